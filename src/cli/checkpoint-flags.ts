@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { CheckpointOptions, EmbeddedEngineOptions, FetchProgress } from '../engines/embedded/index.ts';
 import type { Engine } from '../engines/engine.ts';
-import { type ChatFormat, replyStyles } from '../language/basics.ts';
+import { type ChatFormat, replyStyles, tagOf } from '../language/basics.ts';
 import { OptionError } from '../util/option-error.ts';
 import { positiveNumber, repeatableFlag, shellWord, wholeNumber } from './flags.ts';
 import { taskBar } from './task-bar.ts';
@@ -154,7 +154,7 @@ export function describeCheckpoints(engine: Engine, count: number): string[] {
 /** The template of a chat format, and its forms of tool calls and reasoning. */
 export function describeFormat({ templateFrom, calls, unreadCall, reasoning }: ChatFormat): string {
   const none = unreadCall === undefined ? 'no tool calls' : 'tool calls in a form that is not read';
-  const called = calls ? `tool calls ${calls.open || 'as bare JSON'}` : none;
+  const called = calls ? `tool calls ${tagOf(calls) || 'as bare JSON'}` : none;
   const template = templateFrom === 'checkpoint' ? 'its own template' : `template ${templateFrom}`;
   return `${template}, ${called}, ${reasoning ? `reasoning in ${reasoning.open}` : 'no reasoning'}`;
 }

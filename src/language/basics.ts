@@ -2,7 +2,7 @@
  * What needs neither templates nor grammars, as a second door: the harness, the command line and the service's threads for
  * bodies come through it, and start without the rest.
  */
-export { type ReplyStyles, replyStyles } from './chat/call-text.ts';
+export { type ReplyStyles, replyStyles, tagOf } from './call-forms.ts';
 export {
   type Conversation,
   charactersIn,

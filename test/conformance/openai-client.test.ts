@@ -34,7 +34,7 @@ describe.each(testedModels)('the openai client and $baseModel', (tested) => {
   const format = () => running.engine.chatFormat(baseModel);
   /** A checkpoint with random weights begins no call by itself. */
   const toCall = (): Record<string, number> => {
-    const begin = format().calls?.tokens?.open;
+    const begin = Object.values(format().calls?.tokens ?? {})[0];
     return begin === undefined ? {} : { [begin]: 9 };
   };
 

@@ -17,6 +17,7 @@ import type {
   Weights,
 } from '../../src/engines/engine.ts';
 import { EngineError } from '../../src/engines/engine.ts';
+import { callForms } from '../../src/language/call-forms.ts';
 import type { Constraint, Reply } from '../../src/language/grammar/constraint.ts';
 import type { ChatFormat, Tokenizer } from '../../src/language/tokenizer/tokenizer.ts';
 
@@ -140,9 +141,8 @@ export class ScriptedEngine implements Engine {
       beginToken: special.begin,
       endToken: special.end,
       calls: {
-        form: 'named',
-        ...{ open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
-        tokens: { open: special.call, close: special.callEnd },
+        ...callForms.named,
+        tokens: { '<tool_call>': special.call, '</tool_call>': special.callEnd },
       },
       reasoning: {
         ...{ open: '<think>', close: '</think>', afterOpen: '', afterClose: '', opened: false },

@@ -4,6 +4,7 @@ import { append } from '../../util/extremes.ts';
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import { LanguageError } from '../error.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { idsInPrompt } from './call-ids.ts';
 import { writtenCalls } from './call-text.ts';
 import { type CodedPart, CodedTemplate, type PromptPart, type Slot } from './coded-template.ts';
 import type { Turn, TurnToolCall } from './conversation.ts';
@@ -14,6 +15,7 @@ import {
   headerOf,
   leavesOutRole,
   partsThrough,
+  resultHeader,
 } from './template-replies.ts';
 
 interface PromptOptions {
@@ -44,9 +46,8 @@ export class ConversationPrompts {
   readonly #template: CodedTemplate;
   readonly #toolTemplate: CodedTemplate;
   readonly #ends: ReadonlySet<number>;
-  /** What the template writes before every reply. */
-  readonly #header: readonly CodedPart[];
-  readonly #asking: ReturnType<typeof headerOf>['asking'];
+  /** What the templates write before replies. */
+  readonly #headers: readonly (readonly CodedPart[])[];
   /** Whether the templates leave out a role, with and without tools. */
   readonly #leftOut = new LRUCache<string, boolean>({ max: 64 });
   /** How the templates take calls, with and without tools and content; null if they leave them out. */
@@ -61,9 +62,9 @@ export class ConversationPrompts {
     this.#toolTemplate =
       toolTemplate === null ? this.#template : new CodedTemplate(toolTemplate, tokenizer.added, texts);
     this.#ends = new Set([format.endToken, ...format.otherEndTokens]);
-    const { header, asking } = headerOf(this.#template, variables);
-    this.#header = header;
-    this.#asking = asking;
+    const header = headerOf(this.#template, variables);
+    const ofResults = resultHeader(header, this.#ends, this.#toolTemplate, variables, true);
+    this.#headers = ofResults ? [header, ofResults] : [header];
   }
 
   render(turns: readonly Turn[], tools: ExactJson, options: PromptOptions): ConversationPrompt {
@@ -71,11 +72,12 @@ export class ConversationPrompts {
     const template = tools ? this.#toolTemplate : this.#template;
     this.#checkRoles(turns, template, tools);
     const called = this.#calledIn(turns, template, tools);
+    const idOf = idsInPrompt(turns, this.#format, (tokens) => this.#textOf(tokens));
     const parts = template.render(this.#format.variables, {
       documents: null,
       ...values,
       messages: turns.map((turn) =>
-        this.#message(turn, called.get(turn), this.#formOf(turn, template, tools)),
+        this.#message(turn, called.get(turn), { form: this.#formOf(turn, template, tools), idOf }),
       ),
       tools,
       add_generation_prompt: addGenerationPrompt,
@@ -87,7 +89,7 @@ export class ConversationPrompts {
     // An empty reply to continue ends after its header.
     const prompt =
       hasSampled || (isOpenReply && content === '')
-        ? this.#withSampled(parts, turns, { addGenerationPrompt, isOpenReply, called })
+        ? this.#withSampled(parts, turns, { isOpenReply, called })
         : { parts, slots: [], kept: [] };
     if (!continueFinalMessage || (isOpenReply && (hasSampled || content === ''))) return prompt;
     const open =
@@ -134,7 +136,7 @@ export class ConversationPrompts {
     const found = new Map<Turn, CodedPart[]>();
     const { calls } = this.#format;
     const isOdd = ({ arguments: text }: TurnToolCall) =>
-      calls?.form === 'python' && !(argumentsOf(text) instanceof Map);
+      calls?.arguments === 'python' && !(argumentsOf(text) instanceof Map);
     for (const [index, turn] of turns.entries()) {
       const { content, toolCalls, tokenIds } = turn;
       if (tokenIds || toolCalls.length === 0) continue;
@@ -157,13 +159,13 @@ export class ConversationPrompts {
   #message(
     turn: Turn,
     called: readonly CodedPart[] | undefined,
-    form: CalledForm | null,
+    { form, idOf }: { form: CalledForm | null; idOf: (id: string) => string },
   ): Record<string, unknown> {
     const { role, toolCalls, reasoning, toolCallId, name, tokenIds } = turn;
     if (tokenIds) return { role, content: this.#textOf(tokenIds) };
     const content = called ? this.#textsOf(called).join('') : turn.content;
     const calls = (called ? [] : toolCalls).map((call) => ({
-      id: call.id,
+      id: idOf(call.id),
       type: 'function',
       function: {
         name: call.name,
@@ -176,7 +178,7 @@ export class ConversationPrompts {
       // The names that templates have for it: LFM2.5 calls it `thinking`.
       ...(reasoning === undefined ? {} : { reasoning, reasoning_content: reasoning, thinking: reasoning }),
       ...(calls.length > 0 ? { tool_calls: calls } : {}),
-      ...(toolCallId === undefined ? {} : { tool_call_id: toolCallId }),
+      ...(toolCallId === undefined ? {} : { tool_call_id: idOf(toolCallId) }),
       ...(name === undefined ? {} : { name }),
     };
   }
@@ -184,40 +186,21 @@ export class ConversationPrompts {
   #withSampled(
     rendered: readonly CodedPart[],
     turns: readonly Turn[],
-    {
-      addGenerationPrompt,
-      isOpenReply,
-      called,
-    }: { addGenerationPrompt: boolean; isOpenReply: boolean; called: ReadonlyMap<Turn, CodedPart[]> },
+    { isOpenReply, called }: { isOpenReply: boolean; called: ReadonlyMap<Turn, CodedPart[]> },
   ): ConversationPrompt {
-    const { parts, replies } = findReplies(rendered, this.#header, this.#ends);
+    const { parts, replies } = findReplies(rendered, this.#headers, this.#ends);
     const assistants = turns.filter(({ role }) => role === 'assistant');
-    const isAfterQuestions = this.#asking === 'after-questions';
-    const isAsked = isAfterQuestions
-      ? turns.at(-1)?.role === 'user'
-      : addGenerationPrompt || this.#asking === 'always';
-    // Where the end of a question is the header, a reply after results has none: it stays as the template writes it.
-    const hasHeader = (turn: Turn) => !isAfterQuestions || turns[turns.indexOf(turn) - 1]?.role !== 'tool';
-    const headless = assistants.filter((turn) => !hasHeader(turn)).length;
-    const written = replies.length - (isAsked ? 1 : 0) + headless;
-    if (written !== assistants.length)
+    if (replies.length !== assistants.length)
       throw new LanguageError(
         'not_in_chat_template',
-        `The model's chat template writes ${written} assistant messages for ${assistants.length}; each must appear in the prompt once.`,
+        `The model's chat template writes ${replies.length} assistant messages for ${assistants.length}; each must appear in the prompt once.`,
       );
     const result: ConversationPrompt = { parts: [], slots: [], kept: [] };
     let at = 0;
-    let next = 0;
     for (const [index, turn] of assistants.entries()) {
-      const reply = hasHeader(turn) ? replies[next++] : undefined;
+      const reply = replies[index];
       const isOpen = isOpenReply && index === assistants.length - 1;
       const calls = called.get(turn);
-      if (!reply && (calls || isOpen))
-        throw new LanguageError(
-          'not_in_chat_template',
-          `The model's chat template does not show where message ${turns.indexOf(turn)}, a reply to results of tools, begins. Serve it with another template (--chat-template).`,
-        );
-      if (!reply && turn.tokenIds) result.kept.push(false);
       if (!reply || (!turn.tokenIds && !calls && !isOpen)) continue;
       for (; at < reply.start; at++) result.parts.push(parts[at]!);
       const text = parts.slice(reply.start, reply.end);

@@ -1,53 +1,50 @@
 import { exactJsonOf, exactText } from '../../util/exact-json.ts';
-import { type CallStyle, pythonTags, type Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { ReplyStyles } from './call-text.ts';
+import { CALL_ID, type CallForm, callForms, type ReplyStyles } from '../call-forms.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { asTemplateWrites } from './call-patterns.ts';
+import { keywordArguments } from './python-literals.ts';
 import { ReplyReader } from './reply-reader.ts';
+import { probeId } from './template-replies.ts';
 
-type UntokenizedStyle = Omit<CallStyle, 'tokens'>;
-
-const tags = { open: '<tool_call>', close: '</tool_call>' } as const;
-const bare = { open: '', close: '' } as const;
-
-export const callStyles = {
-  hermes: { form: 'object', ...tags, argumentsField: 'arguments' },
-  named: { form: 'named', ...tags, argumentsField: 'arguments' },
-  lfm2: { form: 'python', ...pythonTags, argumentsField: 'arguments' },
-  llama: { form: 'object', ...bare, argumentsField: 'parameters' },
-  json: { form: 'object', ...bare, argumentsField: 'arguments' },
-  none: null,
-} as const satisfies Record<NonNullable<ReplyStyles['toolCalls']>, UntokenizedStyle | null>;
+/** What a template writes of a reply of this content with so many calls of `probe`; null if it leaves them out. */
+type WrittenReply = (reply: { content: string; calls: number }) => string | null;
 
 /**
- * How a model writes calls, as its template shows: the style that reads what the template writes of a call of `probe`. A
- * template that writes none tells less: its source and the tokenizer decide.
+ * How a model writes calls, as its template shows: the form that reads what the template writes of a call of `probe`, with
+ * the template's white space. A template that writes none tells less: its source and the tokenizer decide.
  *
+ * @param style The name of the form, in place of the one that is looked for.
  * @param source Of all templates of the model.
- * @param writtenReply What the template writes of a reply with such a call; null if it leaves it out.
- * @returns `unread`: such a reply, where no style reads it
+ * @returns `unread`: a reply with a call, where no form reads it
  */
 export function foundCalls(
+  style: ReplyStyles['toolCalls'],
   source: string,
-  { added }: Tokenizer,
-  writtenReply: () => string | null,
-): { calls: UntokenizedStyle | null; unread?: string | undefined } {
+  { added }: Pick<Tokenizer, 'added'>,
+  writtenReply: WrittenReply,
+): { calls: CallForm | null; unread?: string | undefined } {
+  if (style === 'none') return { calls: null };
+  if (style) return { calls: asWritten(callForms[style], writtenReply) };
   if (!/\btools\b/.test(source)) return { calls: null };
-  const reply = writtenReply();
+  const { hermes, lfm2, llama, json, ...others } = callForms;
+  const reply = writtenReply({ content: '', calls: 1 });
   if (reply !== null) {
-    const { hermes, named, lfm2, llama, json } = callStyles;
-    const object = reply.includes('"parameters"') ? llama : json;
-    const calls = [hermes, named, lfm2, object].find((style) => reads(style, reply));
-    return calls ? { calls } : { calls: null, unread: reply };
+    const bare = reply.includes('"parameters"') ? llama : json;
+    const calls = [hermes, lfm2, ...Object.values(others), bare].find((form) => reads(form, reply));
+    return calls ? { calls: asWritten(calls, writtenReply) } : { calls: null, unread: reply };
   }
-  if (source.includes(tags.open)) return { calls: callStyles.hermes };
+  if (source.includes('<tool_call>')) return { calls: hermes };
   // LFM2's first template shows tools, but no calls.
-  if (added.has(pythonTags.open)) return { calls: callStyles.lfm2 };
-  return { calls: source.includes('"parameters') ? callStyles.llama : callStyles.json };
+  if (lfm2.tags.some((tag) => added.has(tag))) return { calls: lfm2 };
+  return { calls: source.includes('"parameters') ? llama : json };
 }
 
-/** Whether replies of a style are read so that nothing but the call of `probe` is in this one. */
-function reads(style: UntokenizedStyle, reply: string): boolean {
+const probed = { name: 'probe', text: '{"text":"called"}' };
+
+/** Whether replies of a form are read so that nothing but the call of `probe` is in this one. */
+function reads(form: CallForm, reply: string): boolean {
   const reader = new ReplyReader({
-    calls: style,
+    calls: form,
     reasoning: { open: '<think>', close: '</think>', opened: false },
   });
   const names: string[] = [];
@@ -61,8 +58,16 @@ function reads(style: UntokenizedStyle, reply: string): boolean {
   const value = exactJsonOf(written);
   return (
     content.trim() === '' &&
-    names.join() === 'probe' &&
+    names.join() === probed.name &&
     value !== undefined &&
-    exactText(value) === '{"text":"called"}'
+    exactText(value) === probed.text
   );
 }
+
+const asWritten = (form: CallForm, writtenReply: WrittenReply): CallForm =>
+  asTemplateWrites(form, {
+    name: probed.name,
+    arguments:
+      form.arguments === 'json' ? String.raw`\{\s*"text"\s*:\s*"called"\s*\}` : keywordArguments(probed.text),
+    reply: (content, calls) => writtenReply({ content, calls })?.replaceAll(probeId, CALL_ID) ?? null,
+  });

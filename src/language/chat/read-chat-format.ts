@@ -1,12 +1,12 @@
 import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
+import type { ReplyStyles } from '../call-forms.ts';
 import { findText, JsonFields, unsupported } from '../tokenizer/json-fields.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import type { CallStyle, ChatFormat, ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { ReplyStyles } from './call-text.ts';
 import { type GivenTemplate, sourceOf } from './chat-templates.ts';
 import { CodedTemplate } from './coded-template.ts';
-import { callStyles, foundCalls } from './found-calls.ts';
+import { foundCalls } from './found-calls.ts';
 import { calledReply, difference, headerOf, probes } from './template-replies.ts';
 
 const templateFile = 'chat_template.jinja';
@@ -44,16 +44,16 @@ export function readChatFormat(
   const prompt = asked
     .map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
     .join('');
-  const { calls, unread } = toolCalls
-    ? { calls: callStyles[toolCalls], unread: undefined }
-    : foundCalls(template + (toolTemplate ?? ''), tokenizer, () =>
-        calledReply(
-          headerOf(coded, variables).header,
-          new Set([endToken, ...ends]),
-          (token) => tokenizer.text(token),
-          ...([shown, variables, true] as const),
-        ),
-      );
+  const probed = [shown, variables, true] as const;
+  const { calls, unread } = foundCalls(toolCalls, template + (toolTemplate ?? ''), tokenizer, (reply) =>
+    calledReply(
+      reply,
+      headerOf(coded, variables),
+      new Set([endToken, ...ends]),
+      (token) => tokenizer.text(token),
+      ...probed,
+    ),
+  );
   const thought = foundReasoning(template, prompt, reasoning);
   return {
     template,
@@ -63,7 +63,7 @@ export function readChatFormat(
     beginToken: beginTokenOf(files, tokenizer),
     endToken,
     otherEndTokens: ends.filter((token) => token !== endToken),
-    calls: calls && { ...calls, tokens: tagTokens(calls, tokenizer) },
+    calls: calls && { ...calls, tokens: tokensOf(calls.tags, tokenizer) },
     ...(unread === undefined ? {} : { unreadCall: unread }),
     reasoning: thought && { ...thought, tokens: tagTokens(thought, tokenizer) },
   };
@@ -72,10 +72,18 @@ export function readChatFormat(
 function tagTokens(
   { open, close }: { open: string; close: string },
   { added }: Tokenizer,
-): CallStyle['tokens'] {
+): ReasoningTags['tokens'] {
   const [first, last] = [added.get(open), added.get(close)];
   return first === undefined || last === undefined ? null : { open: first, close: last };
 }
+
+const tokensOf = (tags: readonly string[], { added }: Tokenizer): CallStyle['tokens'] =>
+  Object.fromEntries(
+    tags.flatMap((tag) => {
+      const token = added.get(tag);
+      return token === undefined ? [] : [[tag, token]];
+    }),
+  );
 
 function foundReasoning(
   template: string,

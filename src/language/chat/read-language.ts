@@ -1,8 +1,8 @@
+import type { ReplyStyles } from '../call-forms.ts';
 import { JsonFields, readBytes } from '../tokenizer/json-fields.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import { rowsOf, tokenizerOf } from '../tokenizer/read-tokenizer.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
-import type { ReplyStyles } from './call-text.ts';
 import type { GivenTemplate } from './chat-templates.ts';
 import { readChatFormat } from './read-chat-format.ts';
 

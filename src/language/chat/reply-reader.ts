@@ -1,5 +1,7 @@
 import { exactJsonOf, exactText } from '../../util/exact-json.ts';
-import type { CallStyle, ReasoningTags } from '../tokenizer/tokenizer.ts';
+import type { CallForm } from '../call-forms.ts';
+import type { ReasoningTags } from '../tokenizer/tokenizer.ts';
+import { type CallPatterns, patternsOf } from './call-patterns.ts';
 import { JsonValueScanner } from './json-value-scanner.ts';
 import { ArgumentScanner, jsonMember } from './python-literals.ts';
 
@@ -12,7 +14,7 @@ export type ReplyPiece =
 
 /** How a reply's text is read. A part that replies do not have is null. */
 export interface ReplyFormat {
-  calls: Pick<CallStyle, 'form' | 'open' | 'close'> | null;
+  calls: CallForm | null;
   /** Whether a reply without a call at its beginning has none, although a tag occurs in it. Default false. */
   callsFirst?: boolean;
   reasoning: Pick<ReasoningTags, 'open' | 'close' | 'opened'> | null;
@@ -39,6 +41,7 @@ type State =
  */
 export class ReplyReader {
   readonly #format: ReplyFormat;
+  readonly #patterns: CallPatterns | null;
   #state: State;
   #buffer = '';
   #isCut = false;
@@ -47,9 +50,13 @@ export class ReplyReader {
   #scanned = 0;
   /** For arguments in Python: the current one, and how many came before it. */
   #argument = { scanner: new ArgumentScanner(), index: 0 };
+  #calls = 0;
+  /** The ids that the model wrote, by the number of the call. */
+  readonly ids = new Map<number, string>();
 
   constructor(format: ReplyFormat) {
     this.#format = format;
+    this.#patterns = format.calls && patternsOf(format.calls);
     this.#state = format.reasoning?.opened ? 'opened' : 'start';
   }
 
@@ -102,30 +109,22 @@ export class ReplyReader {
         return this.#callOrContent(text, isEnd);
       }
       case 'content': {
-        const { calls, callsFirst } = this.#format;
-        const found = this.#take(callsFirst ? '' : (calls?.open ?? ''), isEnd);
+        const found = this.#take(this.#format.callsFirst ? '' : (this.#patterns?.tag ?? ''), isEnd);
         if (found.text !== '') pieces.push({ type: 'content', text: found.text });
         return found.tag ? 'call' : null;
       }
       case 'call':
         return this.#readCall(pieces, isEnd);
       case 'arguments': {
-        if (this.#format.calls?.form === 'python') return this.#readArgument(pieces, isEnd);
+        if (this.#format.calls?.arguments === 'python') return this.#readArgument(pieces, isEnd);
         const length = this.#scanner.read(this.#buffer);
         const text = this.#buffer.slice(0, length);
         this.#buffer = this.#buffer.slice(length);
         if (text !== '') pieces.push({ type: 'arguments', text });
         return this.#scanner.ended ? 'after' : null;
       }
-      case 'after': {
-        if (this.#format.calls?.form === 'python' && this.#beginPython(nextPython, pieces))
-          return 'arguments';
-        const close = this.#format.calls?.close || '}';
-        const at = this.#buffer.indexOf(close);
-        if (at < 0) return null;
-        this.#buffer = this.#buffer.slice(at + close.length);
-        return 'gap';
-      }
+      case 'after':
+        return this.#readAfter(pieces);
     }
   }
 
@@ -136,18 +135,18 @@ export class ReplyReader {
 
   /** Whether a call begins here; null if that is not certain. Elsewhere in content, calls begin with their tag. */
   #callOrContent(text: string, isEnd: boolean): State | null {
-    const { calls, callsFirst } = this.#format;
-    if (calls?.open === '') {
+    const tag = this.#patterns?.tag;
+    if (tag === '') {
       this.#scanner = new JsonValueScanner(callFields);
       this.#scanned = 0;
       return text.startsWith('{') ? 'call' : 'content';
     }
-    if (!calls || !callsFirst) return 'content';
-    if (text.startsWith(calls.open)) {
-      this.#buffer = text.slice(calls.open.length);
+    if (tag === undefined || !this.#format.callsFirst) return 'content';
+    if (text.startsWith(tag)) {
+      this.#buffer = text.slice(tag.length);
       return 'call';
     }
-    return calls.open.startsWith(text) && this.#isUndecided(isEnd) ? null : 'content';
+    return tag.startsWith(text) && this.#isUndecided(isEnd) ? null : 'content';
   }
 
   /** Takes the text before a tag, without its trailing white space. Without a tag: all text in which none can begin. */
@@ -174,44 +173,54 @@ export class ReplyReader {
   }
 
   #readCall(pieces: ReplyPiece[], isEnd: boolean): State | null {
-    const { form, open = '', close = '' } = this.#format.calls ?? {};
-    if (form === 'python' && this.#beginPython(firstPython, pieces)) return 'arguments';
-    const head = form === 'python' ? null : (form === 'named' ? namedHead : callHead).exec(this.#buffer);
-    if (head && !(form === 'named' && head[0].includes(close))) {
-      this.#buffer = this.#buffer.slice(head[0].length);
-      this.#scanner = new JsonValueScanner();
-      const name = head[1] ?? '';
-      pieces.push({
-        type: 'call',
-        name: form === 'named' ? name : String(exactJsonOf(name) ?? name),
-        arguments: '',
-      });
-      return 'arguments';
-    }
-    const isBare = open === '';
+    const { tag = '', first, end: close = '' } = this.#patterns ?? {};
+    const head = first?.exec(this.#buffer);
+    if (head) return this.#begin(head, pieces);
+    const isBare = tag === '';
     if (isBare) this.#scanned += this.#scanner.read(this.#buffer.slice(this.#scanned));
-    const end = isBare ? this.#scanned : this.#buffer.indexOf(close);
+    // Without a mark at its end, what is no call ends where the next may begin.
+    const end = isBare ? this.#scanned : this.#buffer.indexOf(close || tag);
     const isWhole = isBare ? this.#scanner.ended : end >= 0;
     const mayBeCall = !isBare || !this.#scanner.hasOtherField;
     if (!isWhole && mayBeCall && (!isEnd || this.#isCut)) return null;
+    const closed = isBare ? '' : close;
     const body = isWhole ? this.#buffer.slice(0, end) : this.#buffer;
-    this.#buffer = isWhole ? this.#buffer.slice(end + close.length) : '';
+    this.#buffer = isWhole ? this.#buffer.slice(end + closed.length) : '';
     const call = mayBeCall ? callOf(body) : null;
     if (call) {
+      this.#calls++;
       pieces.push(call);
       return 'gap';
     }
-    pieces.push({ type: 'content', text: open + body + (isWhole ? close : '') });
+    pieces.push({ type: 'content', text: tag + body + (isWhole ? closed : '') });
     return 'content';
   }
 
-  #beginPython(pattern: RegExp, pieces: ReplyPiece[]): boolean {
-    const head = pattern.exec(this.#buffer);
-    if (!head) return false;
-    this.#buffer = this.#buffer.slice(head[0].length);
+  /** Begins a call whose head was read. */
+  #begin({ 0: { length }, groups: { name = '', id } = {} }: RegExpExecArray, pieces: ReplyPiece[]): State {
+    this.#buffer = this.#buffer.slice(length);
+    this.#scanner = new JsonValueScanner();
     this.#argument = { scanner: new ArgumentScanner(), index: 0 };
-    pieces.push({ type: 'call', name: head[1] ?? '', arguments: '{' });
-    return true;
+    if (id !== undefined) this.ids.set(this.#calls, id);
+    this.#calls++;
+    pieces.push({
+      type: 'call',
+      name: this.#patterns?.isQuoted ? String(exactJsonOf(`"${name}"`) ?? name) : name,
+      arguments: this.#format.calls?.arguments === 'json' ? '' : '{',
+    });
+    return 'arguments';
+  }
+
+  #readAfter(pieces: ReplyPiece[]): State | null {
+    const { next, end = '', id } = this.#patterns ?? {};
+    const head = next?.exec(this.#buffer);
+    const at = head ? 0 : this.#buffer.indexOf(end);
+    if (at < 0) return null;
+    const written = head?.groups?.before ?? id?.exec(this.#buffer)?.groups?.id;
+    if (written !== undefined) this.ids.set(this.#calls - 1, written);
+    if (head) return this.#begin(head, pieces);
+    this.#buffer = this.#buffer.slice(at + end.length);
+    return 'gap';
   }
 
   #readArgument(pieces: ReplyPiece[], isEnd: boolean): State | null {
@@ -231,16 +240,6 @@ export class ReplyReader {
     return mark === ',' ? 'arguments' : 'after';
   }
 }
-
-/** The first call in Python up to its arguments, and a further one. */
-const firstPython = /^\s*\[\s*([^\s=,()[\]{}'"]+)\s*\(/;
-const nextPython = /^\s*,\s*([^\s=,()[\]{}'"]+)\s*\(/;
-
-/** A call up to its arguments, as models write it. */
-const callHead = /^\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\S)/;
-
-/** The name of a call whose arguments follow it. */
-const namedHead = /^\s*([^\s{]+)\s*(?=\{)/;
 
 /** The fields of a bare call. Other objects may have a name too. */
 const callFields: ReadonlySet<string> = new Set([

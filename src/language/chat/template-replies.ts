@@ -4,25 +4,15 @@ import type { ChatFormat } from '../tokenizer/tokenizer.ts';
 import type { CodedPart, CodedTemplate, PromptPart } from './coded-template.ts';
 
 /**
- * When a template writes the header of a reply that is to come: if it is asked to; after every conversation, as Llama 3's first
- * one; or after every question, as Mistral's, whose header is the end of the question.
+ * What a template writes before every reply: how a generation prompt and a message of the assistant both begin. Of a template
+ * that writes the same whether a reply is asked for or not: the generation prompt at its end, as of Llama 3's first one, or
+ * the token that ends the question, as of Mistral's.
  */
-type Asking = 'if-asked' | 'always' | 'after-questions';
-
-/** What a template writes before every reply: how a generation prompt and a message of the assistant both begin. */
-export function headerOf(
-  template: CodedTemplate,
-  variables: ChatFormat['variables'],
-): { header: CodedPart[]; asking: Asking } {
+export function headerOf(template: CodedTemplate, variables: ChatFormat['variables']): CodedPart[] {
   const { question, asked, answered } = probes(template, variables);
   const prompt = difference(asked, question);
+  if (prompt?.length === 0) return writtenPrompt(question);
   const reply = difference(answered, question);
-  if (prompt?.length === 0) {
-    const isReplyNext = reply?.[0]?.type === 'text' && reply[0].text.trimStart().startsWith('answer');
-    return isReplyNext && question.at(-1)?.type === 'special'
-      ? { header: question.slice(-1), asking: 'after-questions' }
-      : { header: writtenPrompt(question), asking: 'always' };
-  }
   const header: CodedPart[] = [];
   for (const [index, part] of (prompt ?? []).entries()) {
     const other = reply?.[index];
@@ -35,17 +25,17 @@ export function headerOf(
       if (length < part.text.length || length < other.text.length) break;
     }
   }
-  return { header: checkHeader(header), asking: 'if-asked' };
+  return checkHeader(header);
 }
 
-/** The generation prompt at the end of a question. */
+/** The generation prompt at the end of a question, else the token that ends it. */
 function writtenPrompt(question: readonly CodedPart[]): CodedPart[] {
   const content = question.findIndex((part) => part.type === 'text' && part.text.includes('question'));
   const isSpecialAfter = (before: number) => (part: CodedPart, at: number) =>
     at > before && part.type === 'special';
   const end = question.findIndex(isSpecialAfter(content));
   const begin = question.findIndex(isSpecialAfter(end));
-  return checkHeader(content < 0 || end < 0 || begin < 0 ? [] : question.slice(begin));
+  return checkHeader(content < 0 || end < 0 ? [] : question.slice(begin < 0 ? end : begin));
 }
 
 function checkHeader(header: CodedPart[]): CodedPart[] {
@@ -89,19 +79,20 @@ const calledForms: readonly CalledForm[] = [
   { empty: null, arguments: 'json' },
 ];
 
-const called = ({ empty, arguments: form }: CalledForm, content: string) => ({
+/** An id as the templates of Mistral want it. */
+export const probeId = 'call00000';
+
+const called = ({ empty, arguments: form }: CalledForm, content: string, calls = 1) => ({
   role: 'assistant',
   content: content === '' ? empty : content,
-  tool_calls: [
-    {
-      id: 'call00000',
-      type: 'function',
-      function: {
-        name: 'probe',
-        arguments: form === 'value' ? calledWith : JSON.stringify(Object.fromEntries(calledWith)),
-      },
+  tool_calls: Array.from({ length: calls }, () => ({
+    id: probeId,
+    type: 'function',
+    function: {
+      name: 'probe',
+      arguments: form === 'value' ? calledWith : JSON.stringify(Object.fromEntries(calledWith)),
     },
-  ],
+  })),
 });
 
 const tool = { type: 'function', function: { name: 'probe', description: '', parameters: new Map() } };
@@ -140,17 +131,18 @@ export function calledForm(content: string, ...probed: Probed): CalledForm | nul
 }
 
 /**
- * A reply that calls the function `probe`, with special tokens as text: what the template writes after the header (or with
- * another header), up to the end of the reply. Null if it writes no calls.
+ * A reply of this content that calls the function `probe` so many times, with special tokens as text: what the template
+ * writes after the header (or with another header), up to the end of the reply. Null if it writes no calls.
  */
 export function calledReply(
+  { content, calls }: { content: string; calls: number },
   header: readonly CodedPart[],
   ends: ReadonlySet<number>,
   textOf: (token: number) => string,
   ...probed: Probed
 ): string | null {
-  const form = calledForm('', ...probed);
-  const parts = form && written([question, called(form, '')], probed);
+  const form = calledForm(content, ...probed);
+  const parts = form && written([question, called(form, content, calls)], probed);
   const asked = parts && written([question], probed);
   const reply = asked && difference(parts, asked);
   if (!reply) return null;
@@ -162,10 +154,33 @@ export function calledReply(
 
 /** Whether a template writes nothing of the content of messages with this role. */
 export function leavesOutRole(role: string, ...probed: Probed): boolean {
-  const message = { role, content: 'shown', tool_call_id: 'call00000', name: 'probe' };
+  const message = { role, content: 'shown', tool_call_id: probeId, name: 'probe' };
   const form = calledForm('', ...probed) ?? usualForm;
   const before = role === 'system' ? [] : role === 'tool' ? [question, called(form, '')] : [question];
   return isWithout(written([...before, message, ...(role === 'system' ? [question] : [])], probed), 'shown');
+}
+
+/**
+ * What a template writes before a reply to a result of a tool, if that is not the header: the last token before it, as
+ * Mistral's `[/TOOL_RESULTS]`.
+ */
+export function resultHeader(
+  header: readonly CodedPart[],
+  ends: ReadonlySet<number>,
+  ...probed: Probed
+): CodedPart[] | null {
+  const form = calledForm('', ...probed);
+  const result = { role: 'tool', content: 'shown', tool_call_id: probeId, name: 'probe' };
+  const parts =
+    form && written([question, called(form, ''), result, { role: 'assistant', content: 'answer' }], probed);
+  if (!parts) return null;
+  const found = findReplies(parts, [header], ends);
+  const { start, end } = found.replies.at(-1) ?? { start: 0, end: 0 };
+  const holdsAnswer = (part: CodedPart) => part.type === 'text' && part.text.includes('answer');
+  if (found.parts.slice(start, end).some(holdsAnswer)) return null;
+  const before = parts.slice(0, Math.max(0, parts.findIndex(holdsAnswer)));
+  const last = before.findLast((part) => part.type === 'special');
+  return last ? [last] : null;
 }
 
 /** What follows a beginning; null if the parts do not begin so. */
@@ -186,27 +201,37 @@ export function difference(parts: readonly CodedPart[], beginning: readonly Code
   return parts.slice(beginning.length);
 }
 
-/** Finds the replies of a prompt: ranges of its parts after a header and before the token that ends the reply. */
+/**
+ * Finds the replies of a prompt: ranges of its parts after the last header before a token that ends a reply, without what
+ * asks for the next one.
+ */
 export function findReplies(
   rendered: readonly CodedPart[],
-  header: readonly CodedPart[],
+  headers: readonly (readonly CodedPart[])[],
   ends: ReadonlySet<number>,
 ): { parts: CodedPart[]; replies: { start: number; end: number }[] } {
   const parts: CodedPart[] = [];
   const replies: { start: number; end: number }[] = [];
-  let at = 0;
-  while (at < rendered.length) {
-    const rest = difference(rendered.slice(at, at + header.length), header);
-    if (!rest) {
-      parts.push(rendered[at++]!);
+  let start: number | null = null;
+  for (let at = 0; at < rendered.length; ) {
+    const rests = headers.map((header) => ({
+      header,
+      rest: difference(rendered.slice(at, at + header.length), header),
+    }));
+    const found = rests.find(({ rest }) => rest !== null);
+    if (found) {
+      append(parts, found.header);
+      start = parts.length;
+      append(parts, found.rest ?? []);
+      at += found.header.length;
       continue;
     }
-    append(parts, header);
-    const start = parts.length;
-    append(parts, rest);
-    at += header.length;
-    for (let next = rendered[at]; next && !isEnd(next, ends); next = rendered[++at]) parts.push(next);
-    replies.push({ start, end: parts.length });
+    const part = rendered[at++]!;
+    if (start !== null && isEnd(part, ends)) {
+      replies.push({ start, end: parts.length });
+      start = null;
+    }
+    parts.push(part);
   }
   return { parts, replies };
 }

@@ -6,7 +6,7 @@ import type {
   ToolChoice,
 } from '../../contract/index.ts';
 import { canonicalJson, sha256 } from '../../util/json.ts';
-import { callText } from '../chat/call-text.ts';
+import { tagOf } from '../call-forms.ts';
 import { invalidField, unsupportedField } from '../error.ts';
 import type {
   Constraint,
@@ -70,7 +70,7 @@ export function toConstraint(
       type: 'text_or_calls',
       content: text,
       calls,
-      tag: format.calls?.open ?? '',
+      tag: format.calls ? tagOf(format.calls) : '',
       reasoning: tags && { open: tags.open, close: tags.close },
     };
   }
@@ -90,11 +90,11 @@ function writtenCalls(calls: ChatFormat['calls'], isRepeated: boolean): WrittenC
       'required',
       'this model cannot call tools, because its chat template shows none; serve it with one that does (--chat-template hermes)',
     );
-  const { list, beforeName, beforeArguments, after, between } = callText(calls);
+  const { open, beforeName, beforeArguments, after, between, close, mayHaveSpaces } = calls;
+  const list = { open, close };
   return {
-    ...{ beforeName, beforeArguments, after, between: isRepeated ? between : null },
-    mayHaveSpaces: calls.form === 'object',
-    ...(list ? { python: list } : {}),
+    ...{ beforeName, beforeArguments, after, between: isRepeated ? between : null, mayHaveSpaces },
+    ...(calls.arguments === 'python' ? { python: list } : open === '' ? {} : { list }),
   };
 }
 

@@ -52,10 +52,9 @@ export interface WrittenCalls {
   between: string | null;
   /** Whether the JSON may have a space after each comma and colon. */
   mayHaveSpaces: boolean;
-  /**
-   * For calls in Python, what is written before the first and after the last: arguments are then keyword arguments, with
-   * or without such spaces. Absent for JSON.
-   */
+  /** What is written before the first call and after the last. Absent if nothing is. */
+  list?: { open: string; close: string };
+  /** The same for calls in Python: arguments are then keyword arguments, with or without such spaces. */
   python?: { open: string; close: string };
 }
 

@@ -183,7 +183,16 @@ class GrammarTextState implements TextState {
       bytes.push(byte);
       reached = next;
     }
-    return bytes;
+    // A tag that may go on is a token, which the bytes that it shares with others would exclude.
+    const end = reached;
+    const mayGoOn = (rest: Iterable<number>) => {
+      let state: AutomatonState | null = end;
+      for (const byte of rest) state = state?.step(byte) ?? null;
+      return state !== null;
+    };
+    const { trie } = this.#text.vocabulary;
+    const begun = trie.begunTags(bytes).find(({ rest }) => mayGoOn(rest));
+    return begun ? bytes.slice(0, -begun.length) : bytes;
   }
 
   after(token: number): TextState {

@@ -36,12 +36,14 @@ export class TokenTrie {
   readonly #tokenizer: Tokenizer;
   /** Finds added tokens that are text; null if there are none. */
   readonly #tags: RegExp | null;
+  readonly #tagBytes: readonly Buffer[];
 
   constructor(tokenizer: Tokenizer) {
     this.#tokenizer = tokenizer;
     const { added, special } = tokenizer;
     const tags = [...added.keys()].filter((text) => !special.has(text)).sort((a, b) => b.length - a.length);
     this.#tags = tags.length > 0 ? new RegExp(tags.map(escapeForPattern).join('|'), 'g') : null;
+    this.#tagBytes = tags.map((text) => Buffer.from(text));
     this.vocabularySize = tokenizer.vocabularySize;
     const links = new LinkedTrie(tokenizer);
     const { count } = links;
@@ -130,6 +132,17 @@ export class TokenTrie {
       ...this.#encodeText(text),
       ...bytes.slice(end).map(byteToken),
     ];
+  }
+
+  /** What tags lack that bytes end in the middle of, longest beginning first. */
+  begunTags(bytes: readonly number[]): { length: number; rest: Buffer }[] {
+    return this.#tagBytes
+      .flatMap((tag) =>
+        Array.from({ length: Math.min(tag.length - 1, bytes.length) }, (_, index) => index + 1)
+          .filter((length) => tag.subarray(0, length).equals(Buffer.from(bytes.slice(-length))))
+          .map((length) => ({ length, rest: tag.subarray(length) })),
+      )
+      .sort((one, other) => other.length - one.length);
   }
 
   /** Tags such as `<tool_call>` are their own tokens here, because models know them so. */

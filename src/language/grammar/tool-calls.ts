@@ -1,3 +1,4 @@
+import { CALL_ID } from '../call-forms.ts';
 import { LanguageError } from '../error.ts';
 import type { NamedJson, TextOrCalls } from './constraint.ts';
 import {
@@ -25,6 +26,12 @@ import { SPACE } from './regex.ts';
 const spacedLayout = new JsonLayout({ whitespace: ' ?' });
 const pythonLayout = new JsonLayout({ whitespace: ' ?', isPython: true });
 
+const alphanumerics: readonly CodePointRange[] = [
+  [0x30, 0x39],
+  [0x41, 0x5a],
+  [0x61, 0x7a],
+];
+
 /** One call, or several. `tag`: what they begin with that is written already. */
 export function namedJson({ alternatives, written }: NamedJson, tag = ''): GrammarSource {
   if (alternatives.length === 0)
@@ -35,6 +42,7 @@ export function namedJson({ alternatives, written }: NamedJson, tag = ''): Gramm
     names.add(name);
   }
   const { beforeName, beforeArguments, after, between, mayHaveSpaces, python } = written;
+  const list = written.list ?? python ?? { open: '', close: '' };
   const layout = python ? pythonLayout : mayHaveSpaces ? spacedLayout : compactLayout;
   const schemas = alternatives.map(({ name, schema }) => ({
     name,
@@ -48,22 +56,26 @@ export function namedJson({ alternatives, written }: NamedJson, tag = ''): Gramm
   const callAfter = (text: string) =>
     choice(
       schemas.map(({ name, schema }) =>
-        sequence([
-          literal(text + name + beforeArguments),
-          schema.root,
-          ...(after === '' ? [] : [literal(after)]),
-        ]),
+        sequence([...withIds(text + name + beforeArguments), schema.root, ...withIds(after)]),
       ),
     );
-  const before = ((python?.open ?? '') + beforeName).slice(tag.length);
+  const before = (list.open + beforeName).slice(tag.length);
   const call = callAfter(before);
   const next = before === beforeName ? call : callAfter(beforeName);
   const more = between === null ? [] : [repeat(sequence([literal(between), next]), 0, null)];
   return {
-    start: sequence([call, ...more, ...(python ? [literal(python.close)] : [])]),
+    start: sequence([call, ...more, ...withIds(list.close)]),
     rules: new Map(schemas.flatMap(({ schema }) => [...schema.rules])),
   };
 }
+
+const anyId = repeat(characters(alphanumerics), 9, 9);
+
+/** A text of a form; nothing for an empty one. */
+const withIds = (text: string): Expression[] =>
+  text
+    .split(CALL_ID)
+    .flatMap((part, index) => [...(index > 0 ? [anyId] : []), ...(part === '' ? [] : [literal(part)])]);
 
 /**
  * Text or calls, as the reader of replies reads them: after reasoning, free text up to the first tag, from where all are

@@ -1,12 +1,11 @@
+import { callTags } from '../call-forms.ts';
 import { type AddedToken, BpeTokenizer, type TokenizerFile } from './bpe.ts';
 import { byteFallback, isOfCharacters } from './byte-fallback.ts';
 import { BYTE_SYMBOLS, byteLevel } from './byte-level.ts';
 import { isTokenId, JsonFields } from './json-fields.ts';
 import { filesOf, type ModelFiles } from './model-files.ts';
 import { splitterOf } from './pre-tokenizer.ts';
-import { pythonTags, type Tokenizer } from './tokenizer.ts';
-
-const tags: ReadonlySet<string> = new Set(Object.values(pythonTags));
+import type { Tokenizer } from './tokenizer.ts';
 
 /** Longest token, in bytes, and most added tokens: many times what published files have. */
 const [maxTokenBytes, maxAddedTokens] = [4096, 1 << 16];
@@ -147,7 +146,7 @@ function addedTokensOf(file: JsonFields): AddedToken[] {
           `${at}.${name}`,
           'martingale reads tokens that do not absorb the spaces around them.',
         );
-    return { id, content, special: special === true && !tags.has(content) };
+    return { id, content, special: special === true && !callTags.has(content) };
   });
 }
 

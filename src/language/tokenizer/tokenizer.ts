@@ -1,4 +1,5 @@
 import crypto from 'node:crypto';
+import type { CallForm } from '../call-forms.ts';
 
 /**
  * Converts text to token ids and back. `encode` never returns added tokens, so text cannot forge a role, an end or a
@@ -75,20 +76,10 @@ export interface ReasoningTags {
   opened: boolean;
 }
 
-/** Around the calls of LFM2. Its files have them as special tokens; here they are tags, text as `<tool_call>` is. */
-export const pythonTags = { open: '<|tool_call_start|>', close: '<|tool_call_end|>' } as const;
-
 /** How a model writes calls. */
-export interface CallStyle {
-  /** `object`: `{"name": "add", "arguments": {"a": 1}}`. `named`: `add{"a":1}`. `python`: all calls as `[add(a=1)]`. */
-  form: 'object' | 'named' | 'python';
-  /** Before and after each call, such as `<tool_call>`, or the list of calls; both empty for bare JSON. */
-  open: string;
-  close: string;
-  /** Their tokens; null if they are no tokens of their own. */
-  tokens: { open: number; close: number } | null;
-  /** The field of an object's arguments. */
-  argumentsField: 'arguments' | 'parameters';
+export interface CallStyle extends CallForm {
+  /** Those of its tags that are tokens of their own. */
+  tokens: Readonly<Record<string, number>>;
 }
 
 /** A hash that identifies a prompt or reply by its token ids. Training compares it with what was sampled. */

@@ -2,18 +2,19 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { callForms } from '../../../src/language/call-forms.ts';
 import { keywordArguments } from '../../../src/language/chat/python-literals.ts';
 import { ReplyReader } from '../../../src/language/chat/reply-reader.ts';
 import { testScale, testSeed } from '../../support/size.ts';
 import { referencePython } from './packages.ts';
 
-const tags = { open: '<|tool_call_start|>', close: '<|tool_call_end|>' };
+const [open, close] = callForms.lfm2.tags;
 
 /** The name and the arguments of each call in a list, as a reply with it is read. */
 function readCalls(list: string): [name: string, json: string][] {
-  const reader = new ReplyReader({ calls: { form: 'python', ...tags }, reasoning: null });
+  const reader = new ReplyReader({ calls: callForms.lfm2, reasoning: null });
   const calls: [string, string][] = [];
-  const pieces = [...reader.push(`${tags.open}${list}${tags.close}`), ...reader.end({ isCut: false })];
+  const pieces = [...reader.push(`${open}${list}${close}`), ...reader.end({ isCut: false })];
   for (const piece of pieces)
     if (piece.type === 'call') calls.push([piece.name, piece.arguments]);
     else if (piece.type === 'arguments') calls.at(-1)![1] += piece.text;

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ollamaTemplate } from '../../../src/cli/export/ollama-template.ts';
+import { callForms } from '../../../src/language/call-forms.ts';
 import { CodedTemplate } from '../../../src/language/chat/coded-template.ts';
 import type { Turn } from '../../../src/language/chat/conversation.ts';
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
@@ -47,7 +48,7 @@ describe('the template hermes', () => {
     expect(language.format).toMatchObject({
       templateFrom: 'hermes',
       toolTemplate: null,
-      calls: { form: 'object', open: '<tool_call>', close: '</tool_call>', argumentsField: 'arguments' },
+      calls: { ...callForms.hermes, tokens: {} },
       reasoning: null,
     });
     expect(write(language, conversation, [tool])).toBe(
@@ -120,7 +121,7 @@ Thanks<|im_end|>
     const own = '<bos><start_of_turn>user\nBe brief.<end_of_turn>\n<start_of_turn>model\n';
     expect(write(language, [system], null)).toBe(own);
     expect(write(language, [system, reply], null)).toBe(`${own}Three.<end_of_turn>\n<start_of_turn>model\n`);
-    expect(language.format.calls).toMatchObject({ form: 'object', open: '<tool_call>', tokens: null });
+    expect(language.format.calls).toEqual({ ...callForms.hermes, tokens: {} });
     expect(language.tokenizer.text(language.format.endToken)).toBe('<end_of_turn>');
   });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { messageSchema } from '../../../src/contract/chat/messages.ts';
 import type { Tool } from '../../../src/contract/index.ts';
+import { callForms } from '../../../src/language/call-forms.ts';
 import { toTurn } from '../../../src/language/chat/conversation.ts';
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
 import { ReplyParser } from '../../../src/language/chat/reply-parser.ts';
@@ -27,8 +28,9 @@ const written = {
   llama3: '{"name": "add", "parameters": {"a": 1}}; {"name": "find", "parameters": {"a":2}}',
   qwen3:
     '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\n<tool_call>\n{"name": "find", "arguments": {"a":2}}\n</tool_call>',
+  // Its template writes no white space between tags and calls.
   smollm2:
-    '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\n<tool_call>\n{"name": "find", "arguments": {"a":2}}\n</tool_call>',
+    '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call><tool_call>{"name": "find", "arguments": {"a":2}}</tool_call>',
   lfm2: '<|tool_call_start|>[add(a=1), find(a=2)]<|tool_call_end|>',
 };
 
@@ -123,14 +125,18 @@ async function auto(family: string, fields: Partial<Parameters<typeof toConstrai
 const left = 'leaves its constraint';
 
 describe.each(['qwen3', 'smollm2', 'hermes'])('tool_choice auto of a %s checkpoint', (family) => {
-  const call = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>';
+  const space = family === 'smollm2' ? '' : '\n';
+  const call = `<tool_call>${space}{"name": "add", "arguments": {"a": 1}}${space}</tool_call>`;
 
   it('allows text, text before calls, and calls', async () => {
     const { read } = await auto(family);
     expect(read('Hello <tool> {"name": 1}')).toEqual({ content: 'Hello <tool> {"name": 1}', calls: [] });
-    expect(read(`I add: <tool_\n${call}`)).toEqual({ content: 'I add: <tool_', calls: ['add {"a": 1}'] });
+    expect(read(`I add: <tool_${space}${call}`)).toEqual({
+      content: 'I add: <tool_',
+      calls: ['add {"a": 1}'],
+    });
     const both = ['add {"a": 1}', 'add {"a": 1}'];
-    expect(read(`${call}\n${call}`)).toEqual({ content: null, calls: both });
+    expect(read(call + space + call)).toEqual({ content: null, calls: both });
   });
 
   it('constrains a call that the model begins by itself', async () => {
@@ -139,7 +145,7 @@ describe.each(['qwen3', 'smollm2', 'hermes'])('tool_choice auto of a %s checkpoi
     expect(() => read(`Hm ${call.replace('1', '"one"')}`)).toThrow(left);
     expect(() => read(`${call} and more`)).toThrow(left);
     const single = await auto(family, { parallel_tool_calls: false });
-    expect(() => single.read(`${call}\n${call}`)).toThrow(left);
+    expect(() => single.read(call + space + call)).toThrow(left);
   });
 
   it('encodes text as the tokenizer does', async () => {
@@ -156,7 +162,7 @@ describe.each(['qwen3', 'smollm2', 'hermes'])('tool_choice auto of a %s checkpoi
       [],
     );
     const tokens = encode(...toReply(turn, constraint, format).parts);
-    expect(tokenizer.decode(tokens)).toBe(`Adding.\n${call.replace('{"a": 1}', '{"a":1}')}`);
+    expect(tokenizer.decode(tokens)).toBe(`Adding.${space}${call.replace('{"a": 1}', '{"a":1}')}`);
     const tag = tokenizer.added.get('<tool_call>');
     expect(tag === undefined || tokens.includes(tag)).toBe(true);
   });
@@ -208,9 +214,9 @@ describe.each(['qwen3', 'smollm2', 'hermes'])('tool_choice auto of a %s checkpoi
       content: '{"note":"Call <tool_call>"}',
       calls: [],
     });
-    expect(read(`${call}\n${call}`).calls).toHaveLength(2);
+    expect(read(call + space + call).calls).toHaveLength(2);
     expect(() => read('Hello')).toThrow(left);
-    expect(() => read(`{"note":"x"}\n${call}`)).toThrow(left);
+    expect(() => read(`{"note":"x"}${space}${call}`)).toThrow(left);
     await expect(auto(family, { structured_outputs: { regex: '.*' } })).rejects.toThrow(
       'begin with <tool_call>',
     );
@@ -276,7 +282,7 @@ describe('tool_choice auto of an lfm2 checkpoint', () => {
     expect(tokenizer.decode(tokens)).toBe(
       `Adding.${list('add(from="it\'s \\"so\\"\\n", b=[1, {"x": None}]), find()')}`,
     );
-    expect(tokens.filter((token) => token === format.calls?.tokens?.open)).toHaveLength(1);
+    expect(tokens.filter((token) => token === format.calls?.tokens['<|tool_call_start|>'])).toHaveLength(1);
   });
 });
 
@@ -315,23 +321,26 @@ describe('tool_choice auto', () => {
 describe('the styles of replies', () => {
   const stylesOf = (family: string) => {
     const { calls, reasoning } = open(family).format;
-    return [calls?.form, calls?.open, calls?.argumentsField, calls?.tokens !== null, reasoning?.open];
+    const style = Object.entries(callForms).find(
+      ([, { open, beforeArguments }]) => open === calls?.open && beforeArguments === calls.beforeArguments,
+    );
+    return [style?.[0], Object.keys(calls?.tokens ?? {}).length, reasoning?.open];
   };
 
   it('are found from the template and the tokens', () => {
-    expect(stylesOf('llama3')).toEqual(['object', '', 'parameters', false, undefined]);
-    expect(stylesOf('qwen2')).toEqual(['object', '<tool_call>', 'arguments', true, undefined]);
-    expect(stylesOf('qwen3')).toEqual(['object', '<tool_call>', 'arguments', true, '<think>']);
-    expect(stylesOf('hermes')).toEqual(['object', '<tool_call>', 'arguments', false, undefined]);
-    expect(stylesOf('lfm2')).toEqual(['python', '<|tool_call_start|>', 'arguments', true, undefined]);
+    expect(stylesOf('llama3')).toEqual(['llama', 0, undefined]);
+    expect(stylesOf('qwen2')).toEqual(['hermes', 2, undefined]);
+    expect(stylesOf('qwen3')).toEqual(['hermes', 2, '<think>']);
+    expect(stylesOf('hermes')).toEqual(['hermes', 0, undefined]);
+    expect(stylesOf('lfm2')).toEqual(['lfm2', 2, undefined]);
   });
 
   it('can be set', () => {
     const { tokenizer } = open('qwen3');
     const format = readChatFormat(folderOf('qwen3'), tokenizer, { toolCalls: 'json', reasoning: 'none' });
-    expect(format.calls).toMatchObject({ form: 'object', open: '', argumentsField: 'arguments' });
+    expect(format.calls).toEqual({ ...callForms.json, tokens: {} });
     expect(format.reasoning).toBeNull();
     const named = readChatFormat(folderOf('qwen3'), tokenizer, { toolCalls: 'named' });
-    expect(named.calls).toEqual({ ...open('qwen3').format.calls, form: 'named' });
+    expect(named.calls).toEqual({ ...callForms.named, tokens: open('qwen3').format.calls?.tokens });
   });
 });

@@ -122,8 +122,8 @@ describe('a call in the history of a template that leaves out calls', () => {
   it('has the tokens that are sampled under the constraint of its tools', async () => {
     const call = { id: 'a', name: 'add', arguments: '{"a":1}' };
     const written = await rendered([user('x'), { ...plain, toolCalls: [call] }]);
-    const tags = format.calls?.tokens;
-    const sampled = [tags?.open ?? 0, ...tokenizer.encode('[add(a=1)]'), tags?.close ?? 0, format.endToken];
+    const [open = 0, close = 0] = Object.values(format.calls?.tokens ?? {});
+    const sampled = [open, ...tokenizer.encode('[add(a=1)]'), close, format.endToken];
     const kept = await rendered([user('x'), { ...plain, tokenIds: sampled }]);
     expect(kept.tokens).toEqual(written.tokens);
   });

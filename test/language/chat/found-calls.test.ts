@@ -17,24 +17,27 @@ const template = (call: string) =>
 
 const formatOf = (source: string) => readChatFormat(folder, tokenizer, {}, { name: 'x.jinja', source });
 
-const shown = (style: ChatFormat['calls']) => style && `${style.form} ${style.open}${style.argumentsField}`;
+const shown = (style: ChatFormat['calls']) => style && style.beforeName + style.beforeArguments;
 
 const json = '{{ f.arguments | tojson }}';
 
 describe('calls in the form that a template writes', () => {
   it.each([
     [
-      'object <tool_call>arguments',
+      '<tool_call>\n{"name": "", "arguments": ',
       `<tool_call>\n{"name": "{{ f.name }}", "arguments": ${json}}\n</tool_call>`,
     ],
-    ['object <tool_call>arguments', `<tool_call>{"arguments": ${json}, "name": "{{ f.name }}"}</tool_call>`],
     [
-      'object <tool_call>arguments',
+      '<tool_call>\n{"name": "", "arguments": ',
+      `<tool_call>{"arguments": ${json}, "name": "{{ f.name }}"}</tool_call>`,
+    ],
+    [
+      '<tool_call>\n{"name": "", "arguments": ',
       `<think>\n\n</think>\n\n<tool_call>{"name": "{{ f.name }}", "arguments": ${json}}</tool_call>`,
     ],
-    ['named <tool_call>arguments', `<tool_call>{{ f.name }}\n${json}</tool_call>`],
-    ['object parameters', `{"name": "{{ f.name }}", "parameters": ${json}}`],
-    ['object arguments', `{"name": "{{ f.name }}", "arguments": ${json}}`],
+    ['<tool_call>\n', `<tool_call>{{ f.name }}\n${json}</tool_call>`],
+    ['{"name": "", "parameters": ', `{"name": "{{ f.name }}", "parameters": ${json}}`],
+    ['{"name": "", "arguments": ', `{"name": "{{ f.name }}", "arguments": ${json}}`],
   ])('are read: %s', (style, call) => {
     const format = formatOf(template(call));
     expect(shown(format.calls)).toBe(style);
@@ -44,7 +47,6 @@ describe('calls in the form that a template writes', () => {
   it.each([
     '<tool_call>\n<function={{ f.name }}>\n<parameter=text>\n{{ f.arguments.text }}\n</parameter>\n</function>\n</tool_call>',
     '<tool_call>{{ f.name }}\n<arg_key>text</arg_key>\n<arg_value>{{ f.arguments.text }}</arg_value></tool_call>',
-    `[TOOL_CALLS][{"name": "{{ f.name }}", "arguments": ${json}}]`,
     `<tool_calls>\n{"name": "{{ f.name }}", "arguments": ${json}}\n</tool_calls>`,
     `<tool_call>{"tool_name": "{{ f.name }}", "parameters": ${json}}</tool_call>`,
     `<function={{ f.name }}>${json}</function>`,
@@ -58,7 +60,7 @@ describe('calls in the form that a template writes', () => {
   it('are those that the option names, whatever the template writes', () => {
     const source = template('<function={{ f.name }}>');
     const format = readChatFormat(folder, tokenizer, { toolCalls: 'json' }, { name: 'x.jinja', source });
-    expect([shown(format.calls), format.unreadCall]).toEqual(['object arguments', undefined]);
+    expect([shown(format.calls), format.unreadCall]).toEqual(['{"name": "", "arguments": ', undefined]);
   });
 });
 

@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { callForms } from '../../../src/language/call-forms.ts';
 import { type ReplyPiece, ReplyReader } from '../../../src/language/chat/reply-reader.ts';
 
-const tagged = { form: 'object', open: '<tool_call>', close: '</tool_call>' } as const;
-const named = { ...tagged, form: 'named' } as const;
-const python = { form: 'python', open: '<|tool_call_start|>', close: '<|tool_call_end|>' } as const;
-const bare = { form: 'object', open: '', close: '' } as const;
+const { hermes: tagged, named, lfm2, json: bare } = callForms;
+const [pythonOpen, pythonClose] = lfm2.tags;
 const think = { open: '<think>', close: '</think>', opened: false };
 
 /** A reply in words: reasoning, content, and calls as [name, arguments]. */
@@ -149,8 +148,8 @@ describe('calls with their name before their arguments', () => {
 });
 
 describe('calls in Python', () => {
-  const format = { calls: python, reasoning: think };
-  const list = (calls: string) => `${python.open}[${calls}]${python.close}`;
+  const format = { calls: lfm2, reasoning: think };
+  const list = (calls: string) => `${pythonOpen}[${calls}]${pythonClose}`;
   const called = (calls: string) => read(format, list(calls)).calls;
   const literalValue = (literal: string): unknown => {
     const [[, text] = ['', '']] = called(`f(x=${literal})`);
@@ -191,7 +190,7 @@ describe('calls in Python', () => {
     expect(literalValue(String.raw`"\n\t\\\x41\u00e9\U0001F600\101\d\a"`)).toBe('\n\t\\A\u00e9😀A\\d\u0007');
     expect(literalValue(String.raw`"\ud83d\ude00"`)).toBe('😀');
     expect(literalValue('"a\\\nb"')).toBe('ab');
-    expect(literalValue(`'${python.close})]'`)).toBe(`${python.close})]`);
+    expect(literalValue(`'${pythonClose})]'`)).toBe(`${pythonClose})]`);
   });
 
   it('may have what Python refuses and is clear: line breaks in texts, leading zeros, reserved names', () => {
@@ -199,7 +198,7 @@ describe('calls in Python', () => {
     expect(called('f(from=07, class="x", user-id=-00)')).toEqual([
       ['f', '{"from":7,"class":"x","user-id":-0}'],
     ]);
-    expect(read(format, `${python.open} [ f ( x = 1 ) , g( ) ] ${python.close}`).calls).toEqual([
+    expect(read(format, `${pythonOpen} [ f ( x = 1 ) , g( ) ] ${pythonClose}`).calls).toEqual([
       ['f', '{"x":1}'],
       ['g', '{}'],
     ]);
@@ -207,13 +206,13 @@ describe('calls in Python', () => {
 
   it('arrive argument by argument', () => {
     const reader = new ReplyReader(format);
-    expect(reader.push(`${python.open}[fi`)).toEqual([]);
+    expect(reader.push(`${pythonOpen}[fi`)).toEqual([]);
     expect(reader.push('nd(')).toEqual([{ type: 'call', name: 'find', arguments: '{' }]);
     expect(reader.push("a='x, ")).toEqual([]);
     expect(reader.push("y'")).toEqual([]);
     expect(reader.push(', b')).toEqual([{ type: 'arguments', text: '"a":"x, y"' }]);
     expect(reader.push('=2), n')).toEqual([{ type: 'arguments', text: ',"b":2}' }]);
-    expect(reader.push(`ow()]${python.close}`)).toEqual([
+    expect(reader.push(`ow()]${pythonClose}`)).toEqual([
       { type: 'call', name: 'now', arguments: '{' },
       { type: 'arguments', text: '}' },
     ]);
@@ -239,17 +238,17 @@ describe('calls in Python', () => {
     }
     // A quote within a text: it may end anywhere.
     const odd = "f(a='it's', b=1)";
-    expect(called(odd)).toEqual([['f', `{a='it's', b=1)]${python.close}`]]);
+    expect(called(odd)).toEqual([['f', `{a='it's', b=1)]${pythonClose}`]]);
     expect(called('f(a=1]')).toEqual([['f', '{"a":1']]);
-    expect(read(format, `${python.open}[f(a=1, b="x`).calls).toEqual([['f', '{"a":1, b="x']]);
+    expect(read(format, `${pythonOpen}[f(a=1, b="x`).calls).toEqual([['f', '{"a":1, b="x']]);
   });
 
   it('are content without a name', () => {
     for (const text of [
       list(''),
       list('5'),
-      `${python.open}f(x=1)${python.close}`,
-      `${python.open}[f(`.slice(0, -1),
+      `${pythonOpen}f(x=1)${pythonClose}`,
+      `${pythonOpen}[f(`.slice(0, -1),
     ])
       expect(read(format, text)).toEqual({ reasoning: '', content: text, calls: [] });
   });
@@ -318,13 +317,13 @@ describe('a reply that a limit cuts', () => {
     ],
     [
       'calls in Python',
-      { calls: python, reasoning: think },
-      `<think>\nHm\n</think>\n\nI look.\n${python.open}[list_files(path="/tmp", deep=True), now()]${python.close}`,
+      { calls: lfm2, reasoning: think },
+      `<think>\nHm\n</think>\n\nI look.\n${pythonOpen}[list_files(path="/tmp", deep=True), now()]${pythonClose}`,
     ],
     [
       'calls in Python alone',
-      { calls: python, callsFirst: true, reasoning: null },
-      `${python.open}[list_files(path='/t\\'mp', a=[{"b": None}])]${python.close}`,
+      { calls: lfm2, callsFirst: true, reasoning: null },
+      `${pythonOpen}[list_files(path='/t\\'mp', a=[{"b": None}])]${pythonClose}`,
     ],
     ['bare calls', { calls: bare, reasoning: null }, `${llama}; ${llama}`],
     [

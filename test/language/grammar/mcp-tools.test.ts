@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { describe, expect, it } from 'vitest';
+import { type CallForm, callForms } from '../../../src/language/call-forms.ts';
 import { ReplyReader } from '../../../src/language/chat/reply-reader.ts';
 import type { JsonSchema, WrittenCalls } from '../../../src/language/grammar/constraint.ts';
 import { writtenCall, writtenPython } from '../../support/written-call.ts';
@@ -15,11 +16,9 @@ const tools = Object.entries(servers).flatMap(([server, named]) =>
   Object.entries(named).map(([name, schema]) => ({ server, name, schema })),
 );
 
-const named = { form: 'named', open: '<tool_call>', close: '</tool_call>' } as const;
-const python = { form: 'python', open: '<|tool_call_start|>', close: '<|tool_call_end|>' } as const;
-const styles: [string, WrittenCalls, typeof named | typeof python][] = [
-  ['JSON', writtenCall, named],
-  ['Python', writtenPython, python],
+const styles: [string, WrittenCalls, CallForm][] = [
+  ['JSON', writtenCall, callForms.named],
+  ['Python', writtenPython, callForms.lfm2],
 ];
 
 describe.each(styles)('a tool of an MCP server in %s', (_, written, style) => {
@@ -33,7 +32,7 @@ describe.each(styles)('a tool of an MCP server in %s', (_, written, style) => {
     let whole = 0;
     for (let seed = 0; seed < 10; seed++) {
       const call = tokenizer.decode(walk(compiled, randomChooser(seed), 1_000));
-      if (!call.endsWith(style.close)) continue;
+      if (!call.endsWith(style.close || style.after)) continue;
       const reader = new ReplyReader({ calls: style, reasoning: null });
       const [begun, ...pieces] = [...reader.push(call), ...reader.end({ isCut: false })];
       expect(begun).toMatchObject({ type: 'call', name });
