@@ -20,7 +20,8 @@ export interface LoraOptions {
   alpha?: number;
   /**
    * Names of matrices as PEFT's `target_modules` has them. Default all: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj,
-   * down_proj; of LFM2 q_proj, k_proj, v_proj, out_proj, in_proj, w1, w3, w2.
+   * down_proj; of LFM2 q_proj, k_proj, v_proj, out_proj, in_proj, w1, w3, w2; of Granite 4.0 input_linear and output_linear in
+   * place of the last three.
    */
   targets?: readonly string[];
 }

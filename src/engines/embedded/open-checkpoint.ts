@@ -33,7 +33,7 @@ import { elementsOf } from './weights/architecture.ts';
 /** A checkpoint that the engine reads when it is created, and lists among its base models. */
 export interface CheckpointOptions {
   /**
-   * A folder in Hugging Face form, of an instruct model: Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2, with weights in
+   * A folder in Hugging Face form, of an instruct model: Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2, Granite or Mistral, with weights in
    * float32, bfloat16 or float16, its tokenizer and its chat template. `~` is not expanded. Or `hf:owner/name`, or
    * `hf:owner/name@revision`: fetched from the Hugging Face hub into `~/.cache/martingale/checkpoints`, unless it is
    * there. The environment variables `HF_TOKEN`, `HF_ENDPOINT` and `XDG_CACHE_HOME` count. Or a GGUF file of such a model

@@ -67,7 +67,12 @@ function modelOf(file: JsonFields, added: readonly AddedToken[]): TokenizerFile[
     if (field === 'unk_token' && typeof value === 'string' && added.some(({ content }) => content === value))
       continue;
     if (value !== undefined && value !== null && value !== false && value !== '')
-      throw file.unsupported(`model.${field}`, 'martingale reads tokenizers without this setting.');
+      throw file.unsupported(
+        `model.${field}`,
+        field === 'byte_fallback'
+          ? 'martingale reads tokenizers of SentencePiece that put no space before a text, as Gemma\'s, by the normalizer "Replace".'
+          : 'martingale reads tokenizers without this setting.',
+      );
   }
   const vocab = file.object('model.vocab');
   checkVocabulary(file, vocab, added);

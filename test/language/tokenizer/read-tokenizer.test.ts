@@ -161,7 +161,11 @@ const withPattern = (Regex: string) => (file: TokenizerJson) =>
 describe('a tokenizer of another kind', () => {
   const refusals: [string, (file: TokenizerJson) => unknown, RegExp][] = [
     ['Unigram', (file) => (file.model.type = 'Unigram'), /tokenizer\.json: model\.type is "Unigram"/],
-    ['byte fallback', (file) => (file.model.byte_fallback = true), /model\.byte_fallback is true/],
+    [
+      'byte fallback',
+      (file) => (file.model.byte_fallback = true),
+      /model\.byte_fallback is true\. martingale reads tokenizers of SentencePiece that put no space before a text/,
+    ],
     ['another normalizer', (file) => (file.normalizer = { type: 'NFKC' }), /normalizer\.type is "NFKC"/],
     [
       'another normalizer in a sequence',

@@ -20,9 +20,9 @@ interface Checkpoint extends CheckpointConfig {
 }
 
 /**
- * Reads Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3 or LFM2: a folder in Hugging Face form, with weights in float32, bfloat16
- * or float16 in one or several safetensors files, or a GGUF file. Other work of the thread goes on meanwhile. Rejects with
- * the signal's reason when aborted.
+ * Reads a model of one of the `families`: a folder in Hugging Face form, with weights in float32, bfloat16 or float16 in one
+ * or several safetensors files, or a GGUF file. Other work of the thread goes on meanwhile. Rejects with the signal's reason
+ * when aborted.
  *
  * @throws EngineError or LanguageError (`checkpoint_unsupported`, `bad_checkpoint`) that names file, field and value.
  */

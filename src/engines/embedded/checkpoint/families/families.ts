@@ -16,4 +16,4 @@ export const families: readonly Family[] = [
 ];
 
 /** As a remedy names them. */
-export const familyNames = 'Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2, Mistral, Granite';
+export const familyNames = 'Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2, Granite, Mistral';
