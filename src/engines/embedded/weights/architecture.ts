@@ -62,7 +62,7 @@ interface LocalAttention {
   layers: readonly boolean[];
   /** Number of positions that a token sees, its own included. */
   window: number;
-  /** The rotations of these layers. */
+  /** The rotations of these layers. With a window as long as the context, they are all that is local. */
   positions: RotaryPositions;
 }
 
@@ -117,6 +117,9 @@ export interface RotaryPositions {
   /** A number makes all waves as many times as long. */
   scaling: RotaryScaling | number | null;
 }
+
+/** Rotations by nothing: the waves are endless. */
+export const unrotated: RotaryPositions = { theta: 1, scaling: Number.POSITIVE_INFINITY };
 
 /** Llama 3's scaling of the wave lengths. */
 export interface RotaryScaling {

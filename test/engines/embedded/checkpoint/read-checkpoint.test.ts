@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readConfig } from '../../../../src/engines/embedded/checkpoint/config.ts';
+import { smollm3 } from '../../../../src/engines/embedded/checkpoint/families/smollm3.ts';
 import { readCheckpoint } from '../../../../src/engines/embedded/checkpoint/read-checkpoint.ts';
 import { Random } from '../../../../src/engines/embedded/random.ts';
 import { usualOptions } from '../../../../src/engines/embedded/weights/architecture.ts';
@@ -109,7 +110,7 @@ describe('a checkpoint', () => {
       mlpWidth: { qwen2: 80, qwen3: 80, lfm2: 64 }[name as string] ?? 48,
       contextLength: 512,
       positions: {
-        theta: { llama: 500, qwen3: 1_000_000, lfm2: 1_000_000 }[name as string] ?? 10_000,
+        theta: { llama: 500, qwen3: 1_000_000, lfm2: 1_000_000, smollm3: 5000 }[name as string] ?? 10_000,
         scaling:
           name === 'llama'
             ? { factor: 8, lowFrequencyFactor: 1, highFrequencyFactor: 4, originalContextLength: 64 }
@@ -119,7 +120,7 @@ describe('a checkpoint', () => {
       },
       previousTokens: 0,
       mlp: isGemma3 ? 'gated-gelu' : 'gated-silu',
-      normEpsilon: name === 'qwen2' || isQwen3 || isGemma3 ? 1e-6 : 1e-5,
+      normEpsilon: ['qwen2', 'qwen3', 'gemma3', 'smollm3'].includes(name) ? 1e-6 : 1e-5,
       ...usualOptions,
       ...(isGemma3
         ? {
@@ -134,6 +135,15 @@ describe('a checkpoint', () => {
       ...(isLfm2 ? { convolutions: { layers: [true, false, true], taps: 3 }, tensorNames: 'lfm2' } : {}),
       ...(name === 'mistral'
         ? { local: { layers: [true, true], window: 5, positions: { theta: 10_000, scaling: null } } }
+        : {}),
+      ...(name === 'smollm3'
+        ? {
+            local: {
+              layers: [false, true],
+              window: 2 ** 27,
+              positions: { theta: 1, scaling: Number.POSITIVE_INFINITY },
+            },
+          }
         : {}),
       ...(isGranite
         ? { embeddingScale: 3, attentionScale: 0.125, residualScale: 0.22, logitScale: 0.25 }
@@ -152,7 +162,7 @@ describe('a checkpoint', () => {
     expect(parameters).toBe(
       {
         ...{ llama: 36_000, qwen2: 32_032, qwen3: 38_112, gemma3: 39_936, lfm2: 40_368 },
-        ...{ mistral: 42_144, granite: 25_760, granite4: 36_000 },
+        ...{ mistral: 42_144, granite: 25_760, granite4: 36_000, smollm3: 25_760 },
       }[name],
     );
   });
@@ -271,6 +281,28 @@ describe('a checkpoint', () => {
     expect(few).toMatchObject({ keyValueHeads: 8, headWidth: 4 });
   });
 
+  it('of SmolLM3 has layers that do not rotate, by a list or each fourth', async () => {
+    const folder = await temporaryFolder();
+    await cp(fixtureFolder('smollm3'), folder, { recursive: true });
+    const path = join(folder, 'config.json');
+    const config = JSON.parse(await readFile(path, 'utf8'));
+    const few = {
+      no_rope_layers: null,
+      no_rope_layer_interval: null,
+      layer_types: null,
+      num_hidden_layers: 8,
+    };
+    await writeFile(path, JSON.stringify({ ...config, ...few }));
+    const { architecture } = readConfig(folder);
+    const layers = [false, false, false, true, false, false, false, true];
+    expect(architecture.local?.layers).toEqual(layers);
+    expect(smollm3.gguf.fields(architecture)).toEqual({});
+    const other = { ...architecture, local: { ...architecture.local!, layers: layers.toReversed() } };
+    expect(() => smollm3.gguf.fields(other)).toThrow(
+      /by no_rope_layers layer 0 differs\. Export with --merged/,
+    );
+  });
+
   it('of Granite has the factors 1 where its configuration has none, and layers by either name', async () => {
     const folder = await temporaryFolder();
     await cp(fixtureFolder('granite4'), folder, { recursive: true });
@@ -331,7 +363,7 @@ describe('a folder is refused with file, field and value', () => {
   it.each<[Record<string, unknown>, string]>([
     [
       { model_type: 'gpt_oss' },
-      'model_type is "gpt_oss". martingale runs llama, qwen2, qwen3, gemma3_text, lfm2, mistral, ministral, granite, granitemoehybrid. Choose',
+      'model_type is "gpt_oss". martingale runs llama, qwen2, qwen3, gemma3_text, lfm2, smollm3, mistral, ministral, granite, granitemoehybrid. Choose',
     ],
     [
       { model_type: 'qwen3_5' },
@@ -439,6 +471,18 @@ describe('a folder is refused with file, field and value', () => {
       'It must be a list of 2 layers (num_hidden_layers)',
     ],
     ['mistral', { rope_scaling: { rope_type: 'yarn', factor: 4 } }, 'rope_scaling.rope_type is "yarn"'],
+    [
+      'smollm3',
+      { no_rope_layers: [1] },
+      'no_rope_layers is [1]. It must be a list with 0 or 1 for each of 2',
+    ],
+    ['smollm3', { no_rope_layers: [1, true] }, 'bad_checkpoint config.json: no_rope_layers is [1,true]'],
+    ['smollm3', { use_sliding_window: true }, 'use_sliding_window is true. martingale runs SmolLM3 without'],
+    [
+      'smollm3',
+      { layer_types: ['full_attention', 'sliding_attention'] },
+      'checkpoint_unsupported config.json: layer_types is',
+    ],
     ['granite', { attention_bias: true }, 'checkpoint_unsupported config.json: attention_bias is true'],
     ['granite', { logits_scaling: 0 }, 'bad_checkpoint config.json: logits_scaling is 0'],
     ['granite', { residual_multiplier: 'x' }, 'bad_checkpoint config.json: residual_multiplier is "x"'],

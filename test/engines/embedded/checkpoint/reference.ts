@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 /** The checkpoints in `fixtures`, each of another family and number format. */
 export const fixtureNames = [
   ...(['llama', 'qwen2', 'qwen3', 'gemma3', 'lfm2'] as const),
-  ...(['mistral', 'granite', 'granite4'] as const),
+  ...(['mistral', 'granite', 'granite4', 'smollm3'] as const),
 ];
 
 export type FixtureName = (typeof fixtureNames)[number];

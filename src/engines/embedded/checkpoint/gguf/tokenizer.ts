@@ -36,6 +36,8 @@ const llama: Words = {
   ignoreMerges: true,
   begins: true,
 };
+/** Words that are tokens are merged too. */
+const mergedLlama: Words = { ...llama, ignoreMerges: false, begins: false };
 /** Each digit is a word. */
 const digits: Words = {
   ...usual,
@@ -58,8 +60,9 @@ const wordsByName: ReadonlyMap<string, Words> = new Map([
   // Granite 3's, which are StarCoder's.
   ['refact', digits],
   ['starcoder', digits],
-  // Granite 4.0's.
-  ['dbrx', { ...llama, ignoreMerges: false, begins: false }],
+  // Granite 4.0's, and SmolLM3's.
+  ['dbrx', mergedLlama],
+  ['smaug-bpe', mergedLlama],
   ['tekken', { ...llama, preTokenizer: { pretokenizers: [split(tekkenWords), bytes(false)] } }],
   ['gpt-2', { ...usual, preTokenizer: { pretokenizers: [bytes(true)] } }],
 ]);
