@@ -33,8 +33,8 @@ import { elementsOf } from './weights/architecture.ts';
 /** A checkpoint that the engine reads when it is created, and lists among its base models. */
 export interface CheckpointOptions {
   /**
-   * A folder in Hugging Face form, of an instruct model: Llama 3, SmolLM2, Qwen2.5, Qwen3, Gemma 3, LFM2, Granite or Mistral, with weights in
-   * float32, bfloat16 or float16, its tokenizer and its chat template. `~` is not expanded. Or `hf:owner/name`, or
+   * A folder in Hugging Face form, of an instruct model: Llama 3, SmolLM2, SmolLM3, Qwen2.5, Qwen3, Gemma 3, LFM2, Granite or
+   * Mistral, with weights in float32, bfloat16 or float16, its tokenizer and its chat template. `~` is not expanded. Or `hf:owner/name`, or
    * `hf:owner/name@revision`: fetched from the Hugging Face hub into `~/.cache/martingale/checkpoints`, unless it is
    * there. The environment variables `HF_TOKEN`, `HF_ENDPOINT` and `XDG_CACHE_HOME` count. Or a GGUF file of such a model
    * (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL), or `ollama:name[:tag]`, one that Ollama has on this

@@ -51,6 +51,14 @@ const shapes = {
     local: { layers: [true, false], window: 24, positions: { theta: 100, scaling: null } },
     rank: 16,
   },
+  'a model with one matrix for gate and up, and factors': {
+    ...common,
+    ...{ width: 768, heads: 12, keyValueHeads: 4, headWidth: 64, mlpWidth: 3072, layers: 1 },
+    ...{ queryKeyNorm: false, attentionBias: false, tiedEmbeddings: true },
+    ...{ embeddingScale: 12, attentionScale: 1 / 64, residualScale: 0.22, logitScale: 1 / 8 },
+    joinedGate: true,
+    rank: 16,
+  },
   'a model with a convolution': {
     ...common,
     ...{ width: 640, heads: 10, keyValueHeads: 5, headWidth: 64, mlpWidth: 1000 },
