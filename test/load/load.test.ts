@@ -29,7 +29,7 @@ test('2,000 clients at once, each on a connection of its own, are all answered',
     engine: { kind: 'delayed', delayMs: 50, places: 500, tokens: 8 },
   });
   const { url, apiKey } = service;
-  const calls = 3000;
+  const calls = 2200;
   const clients = begin({
     ...{ ...plan, url, apiKey, calls, model: 'scripted-tiny' },
     ...{ kind: 'connections', callers: 2000 },

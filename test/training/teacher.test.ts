@@ -46,10 +46,9 @@ const settings = (name: string) => ({
 describe('train() with a teacher', () => {
   test('learns without rewards, and tells the distance; resumed, it does the same', async () => {
     const events: RunEvent[] = [];
-    const options = { ...settings('student'), teacher: { model: teacher }, rolloutsPerGroup: 2 };
-    await train(options);
+    const options = { ...settings('student'), teacher: { model: teacher }, rolloutsPerGroup: 2, steps: 12 };
     const onEvent = (event: RunEvent) => events.push(event);
-    const { reports } = await train({ ...options, steps: 12, resume: true, onEvent });
+    const { reports } = await train({ ...options, onEvent });
     const distances = reports.map(({ klReference }) => klReference ?? Number.NaN);
     expect(distances[0]).toBeGreaterThan(0.5);
     expect(Math.abs(distances.at(-1) ?? 1)).toBeLessThan(0.25);
@@ -57,11 +56,13 @@ describe('train() with a teacher', () => {
     expect(events.filter(({ type }) => type === 'alarm')).toEqual([]);
     const config = JSON.parse(await readFile(join(options.runDirectory, 'config.json'), 'utf8'));
     expect(config.teacher).toEqual({ model: teacher.name, weight: 1 });
-    const whole = await train({ ...options, ...settings('whole'), ...{ rolloutsPerGroup: 2, steps: 12 } });
-    expect(whole.reports.map(({ klReference }) => klReference)).toEqual(distances);
-    await expect(
-      train({ ...options, steps: 12, resume: true, teacher: { model: 'martingale-small' } }),
-    ).rejects.toThrow(/`teacher` was .*coins\/teacher:step1.* and is .*martingale-small/);
+    const other = { ...options, ...settings('stopped'), rolloutsPerGroup: 2 };
+    await train(other);
+    const resumed = await train({ ...other, steps: 5, resume: true });
+    expect(resumed.reports.map(({ klReference }) => klReference)).toEqual(distances.slice(0, 5));
+    await expect(train({ ...options, resume: true, teacher: { model: 'martingale-small' } })).rejects.toThrow(
+      /`teacher` was .*coins\/teacher:step1.* and is .*martingale-small/,
+    );
   });
 
   test('may have groups of one rollout, and a teacher of another size', async () => {

@@ -56,14 +56,14 @@ describe('fields that constrain a reply', () => {
     const engine = new ScriptedEngine();
     const constraints = new Constraints(engine, store);
     const grown = await grownBy(async () => {
-      for (let index = 0; index < 120; index++)
+      for (let index = 0; index < 40; index++)
         await constraints.check(baseModel, { tools: toolsOf(`t${index}`, 900_000) });
     });
     // The store contains no constraint that was only checked.
     const checked = await constraints.check(baseModel, { tools: toolsOf('t0', 900_000) });
     expect(await store.constraint(checked?.hash ?? '', null)).toBeUndefined();
     await store.close();
-    expect(grown).toBeLessThan(40);
+    expect(grown).toBeLessThan(13);
   });
 
   test('take little memory as parts of prompts', async () => {
@@ -80,9 +80,9 @@ describe('fields that constrain a reply', () => {
     const renderer = new ConversationRenderer(engine.tokenizer(), engine.chatFormat());
     const turns = [{ role: 'user', content: 'hi', toolCalls: [] }];
     const grown = await grownBy(async () => {
-      for (let index = 0; index < 120; index++)
+      for (let index = 0; index < 40; index++)
         await renderer.render({ turns, tools: toolsOf(`t${index}`, 900_000) }, { addGenerationPrompt: true });
     });
-    expect(grown).toBeLessThan(40);
+    expect(grown).toBeLessThan(13);
   });
 });
