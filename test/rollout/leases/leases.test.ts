@@ -48,8 +48,8 @@ const bodies = ({ groups }: Awaited<ReturnType<typeof run>>) =>
 it('rollouts run on several workers and come back whole, the same as in one process', async () => {
   const opened = await open();
   const { executor, events, model } = opened;
-  const workers = [1, 2, 3].map(() => startWorker(['--url', executor.url, '--concurrency', '4']));
-  await joined(executor, 3);
+  const workers = [1, 2].map(() => startWorker(['--url', executor.url, '--concurrency', '4']));
+  await joined(executor, 2);
   const result = await run(opened);
   expect(result.counts).toEqual({ dispatched: 24, completed: 24, failed: 0, cancelled: 0 });
   const where = new Set(
@@ -59,9 +59,9 @@ it('rollouts run on several workers and come back whole, the same as in one proc
   expect(bodies(result)).toEqual(bodies(await run({ model, executor: inProcess() })));
   expect(executor.stats()).toMatchObject({ waiting: 0, running: 0, givenAgain: 0, ignored: 0 });
   await executor.close();
-  expect(await Promise.all(workers.map(({ ended }) => ended))).toEqual([0, 0, 0]);
+  expect(await Promise.all(workers.map(({ ended }) => ended))).toEqual([0, 0]);
   expect(workers[0]?.lines()).toMatch(/needs no workers any more/);
-  expect(events).toEqual([...Array(3).fill('joined'), ...Array(3).fill('left')]);
+  expect(events).toEqual(['joined', 'joined', 'left', 'left']);
 });
 
 it('rollouts wait for the first worker, and a worker for the program', async () => {
@@ -128,7 +128,7 @@ it('a worker that is killed loses its rollouts to another, and each counts once'
   const running = run(opened, { scenarios: scenarios(12).map((one) => ({ ...one, turns: 3 })) });
   while (calls < 20) await new Promise((next) => setTimeout(next, 5));
   killed.process.kill('SIGKILL');
-  startWorker(['--url', executor.url, '--concurrency', '8']);
+  const other = workHere(['--url', executor.url, '--concurrency', '8']);
   const { counts, groups } = await running;
   expect(counts).toEqual({ dispatched: 48, completed: 48, failed: 0, cancelled: 0 });
   const seeds = groups.flatMap((group) =>
@@ -137,6 +137,8 @@ it('a worker that is killed loses its rollouts to another, and each counts once'
   expect(new Set(seeds).size).toBe(48);
   expect(events).toContain('lost');
   expect(executor.stats().givenAgain).toBeGreaterThan(0);
+  await executor.close();
+  expect((await other).code).toBe(0);
 });
 
 it('a program that was held up for longer than a lease loses no worker', { tags: ['long'] }, async () => {
@@ -239,7 +241,7 @@ it('what a rollout throws, or cannot send, is its failure; its deadline too', {
 
 it('a rollout that its worker cannot read fails, and the worker goes on', async () => {
   const opened = await open();
-  const worker = startWorker(['--url', opened.executor.url, '--name', 'one']);
+  const worker = workHere(['--url', opened.executor.url, '--name', 'one']);
   // A clone of such a depth can be written, but not read.
   let nested: object = {};
   for (let depth = 0; depth < 2500; depth++) nested = { nested };
@@ -254,7 +256,7 @@ it('a rollout that its worker cannot read fails, and the worker goes on', async 
     { status: 'completed' },
   ]);
   await opened.executor.close();
-  expect(await worker.ended).toBe(0);
+  expect((await worker).code).toBe(0);
 });
 
 it('a cancelled run cancels rollouts that wait and those that a worker has', async () => {
@@ -291,14 +293,17 @@ it('calls of all workers share one budget, and a lost worker releases its slots'
   });
   const { executor } = opened;
   const budget = callBudget({ concurrency: 3 });
-  const [doomed] = [1, 2].map(() => startWorker(['--url', executor.url, '--concurrency', '8']));
+  const doomed = startWorker(['--url', executor.url, '--concurrency', '8']);
+  const other = workHere(['--url', executor.url, '--concurrency', '8']);
   await joined(executor, 2);
   const running = run({ ...opened, model: opened.model.with({ budget }) });
   while (calls < 6) await new Promise((next) => setTimeout(next, 2));
-  doomed?.process.kill('SIGKILL');
+  doomed.process.kill('SIGKILL');
   expect((await running).counts).toMatchObject({ completed: 24 });
   expect(most).toBeLessThanOrEqual(3);
   expect(budget.stats()).toMatchObject({ inFlight: 0, waiting: 0, peak: 3 });
+  await executor.close();
+  expect((await other).code).toBe(0);
 });
 
 it('workers with another key, version or environment are refused by name', async () => {
