@@ -5,7 +5,8 @@ import { z } from 'zod';
 import { createEmbeddedEngine } from '../../src/engines/embedded/index.ts';
 import type { Engine } from '../../src/engines/engine.ts';
 import { type RunningService, startService } from '../../src/service/index.ts';
-import { root, runProgram, typeCheck } from '../support/programs.ts';
+import { root, runProgram } from '../support/programs.ts';
+import { martingalePaths, typeCheck } from '../support/type-check.ts';
 import { startOtlpReceiver } from '../telemetry/otlp-receiver.ts';
 import { snippetsOf, textOf, typeScriptSnippets } from './documents.ts';
 
@@ -51,7 +52,12 @@ describe('README and docs', () => {
       code,
     }));
     for (const { name, code } of files) await writeFile(join(folder, name), code);
-    const project = { extends: '../../tsconfig.json', include: [], files: files.map(({ name }) => name) };
+    const project = {
+      extends: '../../tsconfig.json',
+      compilerOptions: { paths: await martingalePaths() },
+      include: [],
+      files: files.map(({ name }) => name),
+    };
     await writeFile(join(folder, 'tsconfig.json'), JSON.stringify(project));
     expect(await typeCheck(folder)).toBe('');
   });

@@ -1,6 +1,5 @@
 import { type ChildProcessByStdio, execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -36,18 +35,4 @@ export async function outcomeOf(child: ChildProcessByStdio<null | Writable, Read
   const last = output.trimEnd().split('\n').at(-1) ?? '';
   const result = last.startsWith('{') ? JSON.parse(last) : null;
   return { output, errors, result, code, killed: signal === 'SIGKILL' };
-}
-
-/** Type-checks a project; returns the compiler's output. */
-export async function typeCheck(project: string): Promise<string> {
-  const compiler = join(root, 'node_modules/typescript/bin/tsc');
-  try {
-    // Several threads take half as much processor time again.
-    const { stdout } = await run(process.execPath, [compiler, '--singleThreaded', '--project', project]);
-    return stdout;
-  } catch (error) {
-    return typeof error === 'object' && error !== null && 'stdout' in error
-      ? String(error.stdout)
-      : String(error);
-  }
 }
