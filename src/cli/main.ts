@@ -5,7 +5,8 @@ import { createProgram } from './program.ts';
 import { describeFailure, exitAfterFlush } from './program-end.ts';
 
 try {
-  await createProgram().parseAsync();
+  const program = await createProgram(process.argv[2]);
+  await program.parseAsync();
 } catch (error) {
   process.stderr.write(`${describeFailure(error)}\n`);
   process.exitCode = 1;

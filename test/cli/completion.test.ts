@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Command } from 'commander';
 import { expect, it } from 'vitest';
 import { completionScript } from '../../src/cli/completion.ts';
+import { createProgram } from '../../src/cli/program.ts';
 import { temporaryFolder } from '../support/files.ts';
 
 it('in bash, martingale runs and completes where only npx has it', async () => {
@@ -23,4 +24,17 @@ it('in bash, martingale runs and completes where only npx has it', async () => {
   const env = { PATH: `${folder}:/usr/bin:/bin` };
   const said = execFileSync('bash', ['--norc', '-c', script], { env }).toString();
   expect(said.trim().split('\n')).toEqual(['npx --no martingale serve --port 1', 'serve', '--port']);
+});
+
+it('each command of the help is there without the others', async () => {
+  const namesIn = async (asked?: string) =>
+    (await createProgram(asked)).commands.map((command) => command.name());
+  const all = await namesIn(undefined);
+  expect(all).toEqual(expect.arrayContaining(['init', 'serve', 'show', 'preflight', 'chat', 'completion']));
+  expect(await namesIn('--help')).toEqual(all);
+  for (const name of all.filter((name) => name !== 'completion')) {
+    const found = await namesIn(name);
+    expect(found).toContain(name);
+    expect(found.length).toBeLessThan(5);
+  }
 });

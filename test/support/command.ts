@@ -36,7 +36,7 @@ export async function command(
   const before = Object.keys(env).map((name) => [name, process.env[name]] as const);
   Object.assign(process.env, env);
   try {
-    await withoutExits(createProgram()).parseAsync(args, { from: 'user' });
+    await withoutExits(await createProgram(args[0])).parseAsync(args, { from: 'user' });
   } catch (error) {
     // Commander has said what is wrong.
     if (!(error instanceof CommanderError)) said.stderr += `${describeFailure(error)}\n`;
