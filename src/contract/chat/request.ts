@@ -66,6 +66,8 @@ export const compiledChatRequestSchema = () => (compiled ??= z.compile(chatCompl
 
 const sendStructured = (kind: string) => `Send structured_outputs: {"${kind}": ...} instead.`;
 
+const sendEffort = 'Send `reasoning_effort` instead; "none" turns reasoning off.';
+
 /**
  * Fields of chat requests of OpenAI and of other servers that this interface does not have, each with what to do instead.
  * They are refused by name.
@@ -77,6 +79,10 @@ export const refusedChatFields = {
     'The models have no verbosity setting: leave it out, or use a model name for which your client has no defaults.',
   prediction: 'Predicted replies have no use here: leave it out.',
   web_search_options: 'There is no web search: define a tool that searches.',
+  best_of: 'Send `n` instead, and choose among the replies.',
+  reasoning: sendEffort,
+  thinking: sendEffort,
+  enable_thinking: sendEffort,
   guided_json: sendStructured('json'),
   guided_regex: sendStructured('regex'),
   guided_choice: sendStructured('choice'),
