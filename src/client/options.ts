@@ -6,7 +6,7 @@ import {
   projectHeaderAlias,
 } from '../contract/index.ts';
 import { invalidOption, OptionError } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
 import type { ClientLimits } from './errors.ts';
 
 /** The address of a service: its origin, and the path prefix including `/v1`. */
@@ -73,8 +73,8 @@ export interface ClientOptions {
 
 const clientNames = {
   baseUrl: true,
-  apiKey: true,
-  project: true,
+  apiKey: 'text',
+  project: 'text',
   inferenceBaseUrl: true,
   dialect: true,
   timeoutMs: true,
@@ -83,7 +83,11 @@ const clientNames = {
   retries: true,
   backoffMs: true,
   awayMs: true,
-  limits: { answerBytes: true, eventBytes: true, errorBytes: true } satisfies OptionNames<ClientLimits>,
+  limits: objectOf({
+    answerBytes: true,
+    eventBytes: true,
+    errorBytes: true,
+  } satisfies OptionNames<ClientLimits>),
 } satisfies OptionNames<ClientOptions>;
 
 const maxReadMs = 60_000;

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { RolloutLimits } from '../trajectory/index.ts';
 import { isObject } from '../util/json.ts';
 import { OptionError } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames, type OptionTree } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, type OptionTree, objectOf } from '../util/option-names.ts';
 import { showValue } from '../util/show-value.ts';
 import type { LoopSettings } from './loop/pieces.ts';
 import { ownMetrics } from './metrics.ts';
@@ -21,19 +21,19 @@ type PieceOption = Exclude<
 >;
 
 const sharedNames = {
-  name: true,
+  name: 'text',
   scenario: true,
   title: true,
   texts: true,
-  limits: {
+  limits: objectOf({
     turns: true,
     tokens: true,
     toolCalls: true,
     milliseconds: true,
-  } satisfies OptionNames<RolloutLimits>,
+  } satisfies OptionNames<RolloutLimits>),
   onUnansweredCall: true,
-  setup: true,
-  cleanup: true,
+  setup: 'function',
+  cleanup: 'function',
   cleanupTimeoutMs: true,
   rewards: true,
   groupRewards: true,
@@ -48,14 +48,14 @@ const seatNames: Record<
   Exclude<keyof SeatEnvironmentOptions<z.ZodType, unknown, unknown, string>, keyof Shared | 'prompt'>,
   true | OptionTree
 > = { ...rolloutNames, seats: true };
-const pieceNames: Record<PieceOption, true | OptionTree> = {
+const pieceNames = {
   prompt: true,
   system: true,
   tools: true,
   toolExecution: true,
   onToolError: true,
   output: true,
-  settings: {
+  settings: objectOf({
     temperature: true,
     topP: true,
     topK: true,
@@ -66,11 +66,11 @@ const pieceNames: Record<PieceOption, true | OptionTree> = {
     reasoning: true,
     toolChoice: true,
     providerOptions: true,
-  } satisfies OptionNames<LoopSettings>,
+  } satisfies OptionNames<LoopSettings>),
   observe: true,
   stop: true,
   onError: true,
-};
+} satisfies Record<PieceOption, OptionTree[string]>;
 const weightedNames = { weight: true, reward: true } as const;
 const seatRewardNames = { ...weightedNames, seats: true } satisfies OptionNames<
   SeatReward<unknown, unknown, unknown, string>

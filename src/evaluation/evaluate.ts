@@ -21,7 +21,7 @@ import { attribute, spanName, withSpan } from '../telemetry/index.ts';
 import { asThrownBy } from '../util/error.ts';
 import { sha256 } from '../util/json.ts';
 import { OptionError } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
 import { checkPrices, priceNames, type TokenPrices } from './cost.ts';
 import { type Estimate, estimateReward, estimateShare, type PassAt, passAt } from './estimate.ts';
 import { EvaluationDirectory } from './evaluation-directory.ts';
@@ -81,11 +81,11 @@ const evaluateNames = {
   rolloutsPerScenario: true,
   temperature: true,
   passAt: true,
-  isSuccess: true,
-  key: true,
-  directory: true,
-  rerunFailed: true,
-  prices: priceNames,
+  isSuccess: 'function',
+  key: 'function',
+  directory: 'path',
+  rerunFailed: [true, false],
+  prices: objectOf(priceNames),
   progress: true,
 } satisfies OptionNames<EvaluateOptions<z.ZodType, unknown>>;
 

@@ -2,7 +2,7 @@ import type { LanguageModelV2, LanguageModelV3, LanguageModelV4 } from '@ai-sdk/
 import type { LanguageModel } from 'ai';
 import type { ModelEndpoint } from '../endpoint/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
 import { aiSdk } from './ai-sdk.ts';
 import type { CallBudget } from './call-budget.ts';
 import { ExternalLanguageModel } from './external-language-model.ts';
@@ -29,17 +29,17 @@ export interface ExternalModelOptions {
 }
 
 const settingsNames = {
-  temperature: true,
-  topP: true,
-  topK: true,
-  maxOutputTokens: true,
+  temperature: 'number',
+  topP: 'number',
+  topK: 'number',
+  maxOutputTokens: 'number',
 } satisfies OptionNames<ExternalModelSettings>;
 
 const externalModelNames = {
-  name: true,
-  endpoint: { baseUrl: true, apiKey: true } satisfies OptionNames<ModelEndpoint>,
+  name: 'text',
+  endpoint: objectOf({ baseUrl: 'text', apiKey: 'text' } satisfies OptionNames<ModelEndpoint>),
   budget: true,
-  settings: settingsNames,
+  settings: objectOf(settingsNames),
 } satisfies OptionNames<ExternalModelOptions>;
 
 /** Any AI SDK model in place of the policy. Created by `externalModel()`. */

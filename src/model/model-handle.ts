@@ -3,7 +3,7 @@ import type { Client } from '../client/index.ts';
 import { formatModelName, parseModelName } from '../contract/index.ts';
 import { type ModelEndpoint, openEndpoint } from '../endpoint/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
 import type { CallBudget } from './call-budget.ts';
 import type { CompletionSource } from './completion-source.ts';
 import { PolicyLanguageModel } from './language-model.ts';
@@ -38,11 +38,11 @@ export interface ModelSettings extends SamplingOverride {
 }
 
 const settingsNames = {
-  temperature: true,
-  topP: true,
-  topK: true,
-  minP: true,
-  maxOutputTokens: true,
+  temperature: 'number',
+  topP: 'number',
+  topK: 'number',
+  minP: 'number',
+  maxOutputTokens: 'number',
   record: true,
   sendTokenIds: true,
   tokenLists: true,
@@ -64,10 +64,10 @@ export interface ModelHandleOptions {
 }
 
 const handleNames = {
-  client: true,
-  name: true,
-  id: true,
-  settings: settingsNames,
+  client: 'client',
+  name: 'text',
+  id: 'text',
+  settings: objectOf(settingsNames),
   completions: true,
 } satisfies OptionNames<ModelHandleOptions>;
 

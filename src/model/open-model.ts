@@ -43,13 +43,13 @@ export interface OpenModelOptions {
 }
 
 const openModelNames = {
-  client: true,
-  entity: true,
-  project: true,
-  name: true,
-  baseModel: true,
+  client: 'client',
+  entity: 'text',
+  project: 'text',
+  name: 'text',
+  baseModel: 'text',
   ifExists: true,
-  signal: true,
+  signal: 'signal',
 } satisfies OptionNames<OpenModelOptions>;
 
 /** Maximum number of names that `new` tries: `name`, and `name-2` to `name-1000`. */

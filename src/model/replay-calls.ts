@@ -147,8 +147,8 @@ export interface ReplayModelOptions {
 }
 
 const replayModelNames = {
-  file: true,
-  name: true,
+  file: 'path',
+  name: 'text',
   settings: true,
 } satisfies OptionNames<ReplayModelOptions>;
 

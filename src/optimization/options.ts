@@ -14,7 +14,7 @@ import {
 } from '../rollout/index.ts';
 import { checkBudget, type RunBudget } from '../training/index.ts';
 import { invalidOption, OptionError, wholeNumberOption } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
 import type {
   OptimizationCandidate,
   OptimizationIteration,
@@ -177,19 +177,19 @@ const optimizeNames = {
   rolloutsPerScenario: true,
   temperature: true,
   reflectTimeoutMs: true,
-  budget: {
+  budget: objectOf({
     tokens: true,
     cost: true,
     minutes: true,
     rollouts: true,
-  } satisfies OptionNames<OptimizationBudget>,
-  prices: priceNames,
-  reflectPrices: priceNames,
-  runDirectory: true,
+  } satisfies OptionNames<OptimizationBudget>),
+  prices: objectOf(priceNames),
+  reflectPrices: objectOf(priceNames),
+  runDirectory: 'path',
   resume: true,
-  onEvent: true,
+  onEvent: 'function',
   progress: true,
-  signal: true,
+  signal: 'signal',
 } satisfies OptionNames<OptimizeOptions<z.ZodType, unknown, TextSet>>;
 
 /** @throws OptionError for the first option that is unknown or invalid. */

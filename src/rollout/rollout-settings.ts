@@ -74,15 +74,15 @@ export interface RolloutSettings {
 }
 
 export const rolloutSettingNames = {
-  executor: true,
+  executor: 'executor',
   concurrency: true,
   groupStrategy: true,
   timeoutMs: true,
   rewardTimeoutMs: true,
   groupTimeoutMs: true,
-  seed: true,
+  seed: 'whole',
   seats: true,
-  onUnexpectedCall: true,
+  onUnexpectedCall: ['error', 'warn'],
 } satisfies OptionNames<RolloutSettings>;
 
 /** Default values. The default of `rewardTimeoutMs` is `timeoutMs`. */

@@ -36,8 +36,8 @@ const runGroupNames = {
   rolloutsPerGroup: true,
   model: true,
   group: true,
-  onRollout: true,
-  signal: true,
+  onRollout: 'function',
+  signal: 'signal',
 } satisfies OptionNames<RunGroupOptions<z.ZodType, unknown>>;
 
 let groupsStarted = 0;

@@ -49,9 +49,9 @@ export const runGroupsNames = {
   rolloutsPerGroup: true,
   model: true,
   kept: true,
-  onGroup: true,
-  onProgress: true,
-  signal: true,
+  onGroup: 'function',
+  onProgress: 'function',
+  signal: 'signal',
 } satisfies OptionNames<RunGroupsOptions<z.ZodType, unknown>>;
 
 export interface GroupsResult<Scenario> {

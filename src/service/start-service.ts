@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Engine } from '../engines/engine.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
 import { isLoopback } from '../util/server-access.ts';
 import { checkEntity } from './access.ts';
 import { Admission, limitNames, resolveLimits, type ServiceLimits } from './admission/admission.ts';
@@ -67,19 +67,23 @@ export interface StartServiceOptions {
 
 const optionNames = {
   engine: true,
-  dataFolder: true,
-  apiKey: true,
-  host: true,
-  port: true,
-  bodyLimits: { chat: true, preview: true } satisfies OptionNames<BodyLimits>,
-  limits: limitNames,
-  defaultEntity: true,
-  priorityScheduling: true,
-  trainingData: { folders: true, hosts: true, timeoutMs: true } satisfies OptionNames<TrainingDataOptions>,
-  receiveTimeoutMs: true,
+  dataFolder: 'path',
+  apiKey: 'text',
+  host: 'text',
+  port: 'port',
+  bodyLimits: objectOf({ chat: 'count', preview: 'count' } satisfies OptionNames<BodyLimits>),
+  limits: objectOf(limitNames),
+  defaultEntity: 'text',
+  priorityScheduling: [true, false],
+  trainingData: objectOf({
+    folders: 'list',
+    hosts: 'list',
+    timeoutMs: 'count',
+  } satisfies OptionNames<TrainingDataOptions>),
+  receiveTimeoutMs: 'count',
   stallTimeoutMs: true,
-  closeTimeoutMs: true,
-  log: true,
+  closeTimeoutMs: 'amount',
+  log: 'function',
 } satisfies OptionNames<StartServiceOptions>;
 
 export interface RunningService {

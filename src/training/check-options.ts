@@ -11,7 +11,7 @@ import {
 } from '../rollout/index.ts';
 import { maxTimerMs } from '../util/deadline.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames, type OtherWords } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, type OtherWords, objectOf } from '../util/option-names.ts';
 import type { RunBudget } from './budget.ts';
 import { invalidRunOption, noScenarios, runOptionError } from './errors.ts';
 import { configNames, configOf } from './job-config.ts';
@@ -40,7 +40,7 @@ export const trainNames = {
     baseModel: true,
     ifExists: true,
   } satisfies OptionNames<ModelToOpen>,
-  client: true,
+  client: 'client',
   baseUrl: true,
   apiKey: true,
   steps: true,
@@ -48,28 +48,28 @@ export const trainNames = {
   rolloutsPerGroup: true,
   maxStaleness: true,
   config: configNames,
-  teacher: { model: true, weight: true } satisfies OptionNames<Teacher>,
-  warmStart: { examples: true, ...sftSettingNames } satisfies OptionNames<WarmStart>,
+  teacher: objectOf({ model: true, weight: true } satisfies OptionNames<Teacher>),
+  warmStart: objectOf({ examples: true, ...sftSettingNames } satisfies OptionNames<WarmStart>),
   rolloutTimeoutMs,
   scenarioTimeoutMs: true,
   jobTimeoutMs: true,
-  lostJob: lostJobNames,
-  validation: {
+  lostJob: objectOf(lostJobNames),
+  validation: objectOf({
     scenarios: true,
     everySteps: true,
     rolloutsPerScenario: true,
     temperature: true,
     seats: true,
-  } satisfies OptionNames<ValidationOptions<z.ZodType>>,
-  stopWhen: true,
-  budget: { tokens: true, cost: true, minutes: true } satisfies OptionNames<RunBudget>,
-  prices: priceNames,
+  } satisfies OptionNames<ValidationOptions<z.ZodType>>),
+  stopWhen: 'function',
+  budget: objectOf({ tokens: true, cost: true, minutes: true } satisfies OptionNames<RunBudget>),
+  prices: objectOf(priceNames),
   keepCheckpoints: { newest: true, best: true, metric: true } satisfies OptionNames<KeepCheckpoints>,
-  runDirectory: true,
-  resume: true,
-  onEvent: true,
+  runDirectory: 'path',
+  resume: [true, false, 'auto'],
+  onEvent: 'function',
   progress: true,
-  signal: true,
+  signal: 'signal',
 } satisfies OptionNames<TrainOptions<z.ZodType, unknown>>;
 
 const otherWords: OtherWords = {

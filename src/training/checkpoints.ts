@@ -21,11 +21,11 @@ export interface PruneCheckpointsOptions {
 }
 
 const pruneNames = {
-  model: true,
+  model: 'handle',
   steps: true,
   keep: true,
   alsoKeep: true,
-  signal: true,
+  signal: 'signal',
 } satisfies OptionNames<PruneCheckpointsOptions>;
 
 /** Deletes the oldest checkpoints of the run. Returns the remaining steps. */

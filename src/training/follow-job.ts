@@ -26,11 +26,11 @@ export interface FollowJobOptions {
 }
 
 const followNames = {
-  client: true,
-  jobId: true,
-  timeoutMs: true,
-  onProgress: true,
-  signal: true,
+  client: 'client',
+  jobId: 'text',
+  timeoutMs: 'number',
+  onProgress: 'function',
+  signal: 'signal',
 } satisfies OptionNames<FollowJobOptions>;
 
 /** The outcome of a job that did not fail. */

@@ -27,7 +27,7 @@ export interface LostJobOptions {
   decision?: 'stop' | 'ask_again' | 'take_as_done';
 }
 
-export const lostJobNames = { waitMs: true, decision: true } satisfies OptionNames<LostJobOptions>;
+export const lostJobNames = { waitMs: 'number', decision: true } satisfies OptionNames<LostJobOptions>;
 
 export const defaultLostJob = { waitMs: 600_000, decision: 'stop' } as const satisfies LostJobOptions;
 

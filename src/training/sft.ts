@@ -1,7 +1,7 @@
 import { type ModelHandle, newestStep } from '../model/index.ts';
 import type { ProgressOption, RunListener } from '../progress/index.ts';
 import { asThrownBy } from '../util/error.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
 import { runOptionError } from './errors.ts';
 import { meanMetrics } from './follow-job.ts';
 import { checkLostJob, type LostJobOptions, lostJobNames } from './lost-job.ts';
@@ -39,16 +39,16 @@ export interface SftOptions extends SftSettings {
 }
 
 const sftNames = {
-  model: true,
+  model: 'handle',
   examples: true,
   ...sftSettingNames,
-  phase: true,
-  timeoutMs: true,
-  idempotencyKey: true,
-  lostJob: lostJobNames,
-  onEvent: true,
+  phase: 'text',
+  timeoutMs: 'number',
+  idempotencyKey: 'text',
+  lostJob: objectOf(lostJobNames),
+  onEvent: 'function',
   progress: true,
-  signal: true,
+  signal: 'signal',
 } satisfies OptionNames<SftOptions>;
 
 export interface SftResult {

@@ -16,7 +16,11 @@ export interface StoreGroupOptions {
   signal?: AbortSignal;
 }
 
-const storeNames = { model: true, group: true, signal: true } satisfies OptionNames<StoreGroupOptions>;
+const storeNames = {
+  model: 'handle',
+  group: true,
+  signal: 'signal',
+} satisfies OptionNames<StoreGroupOptions>;
 
 /**
  * Sends a finished group to the service, for `submitTraining` and `logTrajectories` of the same model. A repeat is the
@@ -73,11 +77,11 @@ export interface SubmitTrainingOptions {
 }
 
 const submitNames = {
-  model: true,
+  model: 'handle',
   groups: true,
   config: configNames,
-  idempotencyKey: true,
-  signal: true,
+  idempotencyKey: 'text',
+  signal: 'signal',
 } satisfies OptionNames<SubmitTrainingOptions>;
 
 /**
@@ -114,11 +118,11 @@ export interface LogTrajectoriesOptions {
 }
 
 const logNames = {
-  model: true,
-  split: true,
+  model: 'handle',
+  split: 'text',
   groups: true,
-  idempotencyKey: true,
-  signal: true,
+  idempotencyKey: 'text',
+  signal: 'signal',
 } satisfies OptionNames<LogTrajectoriesOptions>;
 
 /** Stores finished groups with the model on the service. */

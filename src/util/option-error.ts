@@ -3,12 +3,14 @@ import { showValue } from './show-value.ts';
 
 /**
  * - `unknown_option`: the function has no such option.
+ * - `invalid_option`: the value of the option is of another kind, such as a text in place of a function.
  * - All others: the value of the option cannot be used. The code names what was called: a call budget, a client, an
  *   environment, an evaluation or comparison, a judge, a model, a view of progress, a rollout or group, a training run,
  *   a scenario set.
  */
 export type OptionErrorCode =
   | 'unknown_option'
+  | 'invalid_option'
   | 'invalid_call_budget'
   | 'invalid_client_option'
   | 'invalid_environment'

@@ -1,12 +1,80 @@
 import { smallestOf } from './extremes.ts';
 import { nameDistance } from './near-names.ts';
-import { OptionError } from './option-error.ts';
+import { invalidOption, OptionError } from './option-error.ts';
+import { showValue } from './show-value.ts';
+
+/** What the value of an option must be. */
+const kinds = {
+  function: { fits: (value) => typeof value === 'function', remedy: 'Pass a function.' },
+  signal: { fits: (value) => value instanceof AbortSignal, remedy: 'Pass an AbortSignal.' },
+  text: { fits: (value) => typeof value === 'string', remedy: 'Pass a text.' },
+  /** An empty one would be the working directory. */
+  path: { fits: (value) => typeof value === 'string' && value !== '', remedy: 'Pass a path.' },
+  number: { fits: Number.isFinite, remedy: 'Pass a number.' },
+  whole: { fits: Number.isSafeInteger, remedy: 'Pass a whole number.' },
+  /** A whole number from 0. */
+  amount: {
+    fits: (value) => Number.isSafeInteger(value) && Number(value) >= 0,
+    remedy: 'Pass a whole number of at least 0.',
+  },
+  count: {
+    fits: (value) => Number.isSafeInteger(value) && Number(value) >= 1,
+    remedy: 'Pass a whole number of at least 1.',
+  },
+  port: {
+    fits: (value) => Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) < 65_536,
+    remedy: 'Pass a whole number from 0 to 65535.',
+  },
+  list: { fits: Array.isArray, remedy: 'Pass a list.' },
+  client: { fits: (value) => has(value, 'models'), remedy: 'Pass a client created by `createClient()`.' },
+  handle: { fits: (value) => has(value, 'client'), remedy: 'Pass a model created by `openModel()`.' },
+  executor: { fits: (value) => has(value, 'run'), remedy: 'Pass an executor, such as `inProcess()`.' },
+} satisfies Record<string, { fits: (value: unknown) => boolean; remedy: string }>;
+
+const has = (value: unknown, name: string) =>
+  typeof value === 'object' && value !== null && name in value && Boolean(Reflect.get(value, name));
 
 /**
- * Names of options. An option that holds further options has its own tree, or `true` if their names are not checked.
+ * What is known of an option: the kind of its value, or all values that it may have. `true` where the function checks it
+ * itself. An option that holds further options has a tree of these if it may be something else too, and `objectOf` one
+ * if not.
  */
+type KnownOption = true | keyof typeof kinds | readonly (string | boolean)[] | OptionTree | ObjectOption;
+
+/** Names of options, and what is known of each. */
 export interface OptionTree {
-  readonly [name: string]: true | OptionTree;
+  readonly [name: string]: KnownOption;
+}
+
+class ObjectOption {
+  readonly names: OptionTree;
+
+  constructor(names: OptionTree) {
+    this.names = names;
+  }
+}
+
+/** An option whose value is an object with these options. */
+export const objectOf = (names: OptionTree): ObjectOption => new ObjectOption(names);
+
+/** The options that an option may hold. */
+function namesIn(known: KnownOption): OptionTree | undefined {
+  if (known instanceof ObjectOption) return known.names;
+  return typeof known === 'object' && !isValues(known) ? known : undefined;
+}
+
+const isValues = (known: KnownOption): known is readonly (string | boolean)[] => Array.isArray(known);
+
+/** What to pass instead of a value that does not fit; null if it fits. */
+function remedyFor(known: KnownOption, value: unknown): string | null {
+  if (known === true || value === undefined) return null;
+  if (typeof known === 'string') return kinds[known].fits(value) ? null : kinds[known].remedy;
+  if (isValues(known))
+    return known.some((one) => one === value) ? null : `Pass ${known.map(showValue).join(' or ')}.`;
+  const isOther = typeof value !== 'object' || value === null || Array.isArray(value);
+  return known instanceof ObjectOption && isOther
+    ? `Pass an object with ${Object.keys(known.names).join(', ')}.`
+    : null;
 }
 
 type NameOf<Options> = Options extends readonly unknown[] | ((...args: never) => unknown)
@@ -19,7 +87,7 @@ type NameOf<Options> = Options extends readonly unknown[] | ((...args: never) =>
  * The names of all options of a type. `satisfies OptionNames<Options>` does not compile if a name is missing or
  * unknown.
  */
-export type OptionNames<Options> = Readonly<Record<NameOf<Options>, true | OptionTree>>;
+export type OptionNames<Options> = Readonly<Record<NameOf<Options>, KnownOption>>;
 
 /** The names without some of them. */
 export function omitNames<Names extends OptionTree, Name extends keyof Names>(
@@ -42,11 +110,12 @@ export type OtherWords = Readonly<Record<string, readonly string[] | string>>;
 const shortList = 12;
 
 /**
- * Checks the names of options, for callers without a type checker. An unknown option is refused even if its value is
- * `undefined`: otherwise the mistake would only show once it has another value.
+ * Checks the names of options and the kinds of their values, for callers without a type checker. An unknown option is
+ * refused even if its value is `undefined`: otherwise the mistake would only show once it has another value.
  * @param of The function as the message names it, such as `train()`.
  * @param words Names of other libraries for the outermost options.
- * @throws OptionError (`unknown_option`) for the first unknown option. The message suggests the most similar name.
+ * @throws OptionError (`unknown_option`) for the first unknown option. The message suggests the most similar name. Or
+ * `invalid_option` for the first value of another kind.
  */
 export function checkOptionNames(
   of: string,
@@ -66,7 +135,10 @@ export function checkOptionNames(
           value,
         });
       }
-      if (inside !== true && isPlainObject(value)) refuseUnknown(value, inside, path);
+      const remedy = remedyFor(inside, value);
+      if (remedy !== null) throw invalidOption('invalid_option', path.join('.'), value, remedy);
+      const further = namesIn(inside);
+      if (further && isPlainObject(value)) refuseUnknown(value, further, path);
     }
   };
   refuseUnknown(options, names, []);
@@ -110,7 +182,7 @@ const plain = (name: string) => name.toLowerCase().replaceAll(/[_-]/g, '');
 function pathsOf(names: OptionTree): Path[] {
   return Object.entries(names).flatMap(([name, inner]) => [
     [name],
-    ...(inner === true ? [] : pathsOf(inner).map((path) => [name, ...path])),
+    ...pathsOf(namesIn(inner) ?? {}).map((path) => [name, ...path]),
   ]);
 }
 

@@ -85,9 +85,9 @@ export interface EmbeddedEngineOptions {
 }
 
 const optionNames = {
-  checkpoints: true,
-  onFetch: true,
-  signal: true,
+  checkpoints: 'list',
+  onFetch: 'function',
+  signal: 'signal',
   runtime: true,
   device: true,
   threads: true,

@@ -8,7 +8,7 @@ import {
   replyStyles,
 } from '../../language/index.ts';
 import { messageOf } from '../../util/error.ts';
-import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { checkOptionNames, type OptionNames, objectOf } from '../../util/option-names.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
 import { EngineError } from '../engine.ts';
 import { builtInModels, type EmbeddedBaseModel } from './base-models.ts';
@@ -71,14 +71,14 @@ export interface CheckpointOptions {
 }
 
 const optionNames = {
-  folder: true,
-  id: true,
-  adapter: true,
+  folder: 'path',
+  id: 'text',
+  adapter: 'path',
   train: true,
-  lora: { rank: true, alpha: true, targets: true } satisfies OptionNames<LoraOptions>,
-  contextLength: true,
-  format: { toolCalls: true, reasoning: true } satisfies OptionNames<ReplyStyles>,
-  chatTemplate: true,
+  lora: objectOf({ rank: true, alpha: true, targets: 'list' } satisfies OptionNames<LoraOptions>),
+  contextLength: 'count',
+  format: objectOf({ toolCalls: true, reasoning: true } satisfies OptionNames<ReplyStyles>),
+  chatTemplate: 'path',
 } satisfies OptionNames<CheckpointOptions>;
 
 /** Longest context that a checkpoint has without the option. */

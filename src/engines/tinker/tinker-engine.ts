@@ -68,13 +68,13 @@ export interface TinkerEngineOptions {
 
 const optionNames = {
   url: true,
-  checkpoint: true,
-  id: true,
+  checkpoint: 'path',
+  id: 'text',
   rank: true,
   adapters: true,
-  apiKey: true,
-  onWait: true,
-  signal: true,
+  apiKey: 'text',
+  onWait: 'function',
+  signal: 'signal',
 } satisfies OptionNames<TinkerEngineOptions>;
 
 /**

@@ -1,6 +1,6 @@
 import type { LanguageModel } from 'ai';
 import { invalidOption, wholeNumberOption } from '../../util/option-error.ts';
-import type { OptionNames } from '../../util/option-names.ts';
+import { type OptionNames, objectOf } from '../../util/option-names.ts';
 import type { RewardContext } from '../rewards/reward.ts';
 import type { JsonValue } from '../scenario-set/stage.ts';
 
@@ -44,17 +44,17 @@ export interface JudgeOptions<Scenario, Outcome> {
 
 export const judgeNames = {
   model: true,
-  rubric: true,
-  task: true,
-  describe: true,
+  rubric: 'text',
+  task: 'function',
+  describe: 'function',
   attempts: true,
   maxRetries: true,
   temperature: true,
   maxOutputTokens: true,
   providerOptions: true,
-  cacheFile: true,
+  cacheFile: 'path',
   cacheSize: true,
-  prices: { input: true, output: true } satisfies OptionNames<JudgePrices>,
+  prices: objectOf({ input: 'number', output: 'number' } satisfies OptionNames<JudgePrices>),
 } satisfies OptionNames<JudgeOptions<unknown, unknown>>;
 
 /** The options with their defaults. @throws OptionError (`invalid_judge_option`) for the first invalid value. */

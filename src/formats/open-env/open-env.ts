@@ -77,18 +77,18 @@ export interface OpenEnvOptions<Observation, Action extends object> {
 
 const names = {
   prompt: true,
-  action: true,
-  invalid: true,
+  action: 'function',
+  invalid: 'text',
   reset: true,
-  environment: true,
-  apiKey: true,
-  system: true,
+  environment: 'text',
+  apiKey: 'text',
+  system: 'text',
   limits: true,
   settings: true,
   discount: true,
   stepTimeoutMs: true,
   connectTimeoutMs: true,
-  signal: true,
+  signal: 'signal',
 } satisfies OptionNames<OpenEnvOptions<unknown, object>>;
 
 /** An environment on a server of OpenEnv. */

@@ -38,14 +38,14 @@ export interface OpenRewardOptions {
 }
 
 const names = {
-  environment: true,
-  apiKey: true,
+  environment: 'text',
+  apiKey: 'text',
   secrets: true,
-  system: true,
+  system: 'text',
   limits: true,
   settings: true,
   discount: true,
-  signal: true,
+  signal: 'signal',
 } satisfies OptionNames<OpenRewardOptions>;
 
 /** An environment on a server of the Open Reward Standard. */

@@ -45,16 +45,16 @@ export interface LeasesOptions {
 
 const leasesNames = {
   environment: true,
-  exportName: true,
-  host: true,
-  port: true,
+  exportName: 'text',
+  host: 'text',
+  port: 'port',
   apiKey: true,
   serviceUrl: true,
   leaseMs: true,
   graceMs: true,
   maxLosses: true,
   waitForWorkersMs: true,
-  onEvent: true,
+  onEvent: 'function',
 } satisfies OptionNames<LeasesOptions>;
 
 /** An executor whose rollouts run on other machines. */

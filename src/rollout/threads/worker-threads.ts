@@ -35,7 +35,7 @@ export interface WorkerThreadsOptions {
 
 const workerThreadsNames = {
   environment: true,
-  exportName: true,
+  exportName: 'text',
   threads: true,
   concurrency: true,
   memoryLimitMb: true,

@@ -29,7 +29,7 @@ export const replayNames = {
   concurrency: true,
   timeoutMs: true,
   rewardTimeoutMs: true,
-  signal: true,
+  signal: 'signal',
 } satisfies OptionNames<ReplayOptions>;
 
 export interface ReplaySettings {

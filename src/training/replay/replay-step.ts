@@ -23,7 +23,7 @@ export interface ReplayStepOptions<Schema extends z.ZodType, Outcome> extends Re
 }
 
 const replayStepNames = {
-  runDirectory: true,
+  runDirectory: 'path',
   step: true,
   environment: true,
   ...replayNames,

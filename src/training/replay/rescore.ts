@@ -44,8 +44,8 @@ export type RescoreOptions<Schema extends z.ZodType, Outcome> = ReplayOptions &
 
 const rescoreNames = {
   environment: true,
-  from: true,
-  runDirectory: true,
+  from: ['outcome', 'replay'],
+  runDirectory: 'path',
   step: true,
   groups: true,
   ...replayNames,

@@ -44,16 +44,16 @@ export interface ServeEnvironmentOptions<Schema extends z.ZodType> {
 const names = {
   environment: true,
   scenarios: true,
-  port: true,
-  host: true,
-  apiKey: true,
+  port: 'port',
+  host: 'text',
+  apiKey: 'text',
   maxSessions: true,
   idleTimeoutMs: true,
   timeoutMs: true,
   rewardTimeoutMs: true,
-  listReply: true,
-  onProblem: true,
-  signal: true,
+  listReply: [true, false],
+  onProblem: 'function',
+  signal: 'signal',
 } satisfies OptionNames<ServeEnvironmentOptions<z.ZodType>>;
 
 export interface ServedEnvironmentServer {

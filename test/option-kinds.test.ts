@@ -1,0 +1,134 @@
+import { readdirSync } from 'node:fs';
+import { MockLanguageModelV4 } from 'ai/test';
+import {
+  createClient,
+  defineEnvironment,
+  evaluate,
+  externalModel,
+  gradingJudge,
+  ModelHandle,
+  OptionError,
+  openModel,
+  runGroups,
+  sft,
+  train,
+} from 'martingale';
+import { createEmbeddedEngine } from 'martingale/embedded';
+import { openReward, serveEnvironment } from 'martingale/environments';
+import { followJob, pruneCheckpoints } from 'martingale/loop';
+import { rescore } from 'martingale/records';
+import { startService } from 'martingale/service';
+import { replayModel } from 'martingale/testing';
+import { createTinkerEngine } from 'martingale/tinker';
+import { afterAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+
+/** Nothing listens there: what is refused asks for nothing. */
+const client = createClient({ baseUrl: 'http://127.0.0.1:9', apiKey: 'a', retries: 0 });
+afterAll(() => client.close());
+const model = new ModelHandle({ client, name: 'e/p/n', id: '8d4c6f0e-2c55-4a4e-9c3b-6f6d3f3a7a11' });
+const scenarios = [{}];
+const environment = defineEnvironment({
+  name: 'coins',
+  scenario: z.object({}),
+  prompt: () => '',
+  rewards: { zero: () => 0 },
+});
+const size = { steps: 1, groupsPerStep: 1, rolloutsPerGroup: 2 };
+const judge = new MockLanguageModelV4();
+
+/** Calls a function as a program without types does. */
+const call = <Result>(work: (...given: never[]) => Result, ...given: unknown[]): Result =>
+  Reflect.apply(work, undefined, given);
+const training = (more: object) => () =>
+  call(train, { environment, scenarios, model, progress: false, ...size, ...more });
+const evaluating = (more: object) => () =>
+  call(evaluate, { environment, scenarios, model, progress: false, ...more });
+const serving = (more: object) => () => call(startService, { engine: {}, dataFolder: '/nowhere', ...more });
+const opening = (more: object) => () => call(createEmbeddedEngine, more);
+const defining = (more: object) => () =>
+  call(defineEnvironment, { name: 'a', scenario: z.object({}), prompt: () => '', ...more });
+
+const refused: readonly [of: string, work: () => unknown, message: string][] = [
+  ['train', training({ signal: {} }), '`signal` is an object without fields. Pass an AbortSignal.'],
+  ['train', training({ onEvent: 'log' }), '`onEvent` is "log". Pass a function.'],
+  ['train', training({ seed: '3' }), '`seed` is "3". Pass a whole number.'],
+  ['train', training({ seed: Number.NaN }), '`seed` is NaN. Pass a whole number.'],
+  ['train', training({ runDirectory: '' }), '`runDirectory` is "". Pass a path.'],
+  ['train', training({ resume: 'yes' }), '`resume` is "yes". Pass true or false or "auto".'],
+  ['train', training({ budget: 100 }), '`budget` is 100. Pass an object with tokens, cost, minutes.'],
+  ['train', training({ budget: null }), '`budget` is null. Pass an object with'],
+  ['train', training({ prices: 3 }), '`prices` is 3. Pass an object with promptTokensPerMillion'],
+  ['train', training({ lostJob: 'wait' }), '`lostJob` is "wait". Pass an object with waitMs, decision.'],
+  ['train', training({ lostJob: { waitMs: '9' } }), '`lostJob.waitMs` is "9". Pass a number.'],
+  ['train', training({ stopWhen: 3 }), '`stopWhen` is 3. Pass a function.'],
+  ['train', training({ executor: {} }), '`executor` is an object without fields. Pass an executor'],
+  ['train', training({ onUnexpectedCall: 'ignore' }), '`onUnexpectedCall` is "ignore". Pass "error" or'],
+  ['train', training({ client: 'http://a' }), '`client` is "http://a". Pass a client created by'],
+  ['evaluate', evaluating({ key: 'id' }), '`key` is "id". Pass a function.'],
+  ['evaluate', evaluating({ directory: 3 }), '`directory` is 3. Pass a path.'],
+  ['evaluate', evaluating({ isSuccess: true }), '`isSuccess` is true. Pass a function.'],
+  [
+    'runGroups',
+    () => call(runGroups, { environment, scenarios, model, rolloutsPerGroup: 1, onGroup: 'x' }),
+    '`onGroup` is "x"',
+  ],
+  ['sft', () => call(sft, { model: 'e/p/n', examples: [] }), '`model` is "e/p/n". Pass a model created by'],
+  ['sft', () => call(sft, { model, examples: [], timeoutMs: '9' }), '`timeoutMs` is "9". Pass a number.'],
+  [
+    'openModel',
+    () => call(openModel, { client, project: 3, name: 'n', baseModel: 'b' }),
+    '`project` is 3. Pass a text.',
+  ],
+  ['followJob', () => call(followJob, { client: {}, jobId: 'a' }), '`client` is an object without fields'],
+  ['pruneCheckpoints', () => call(pruneCheckpoints, { model: 'a', steps: [], keep: 1 }), '`model` is "a"'],
+  ['rescore', () => call(rescore, { environment, groups: [], from: 'log' }), '`from` is "log". Pass "out'],
+  ['replayModel', () => call(replayModel, { file: 3 }), '`file` is 3. Pass a path.'],
+  [
+    'externalModel',
+    () => call(externalModel, judge, { settings: { temperature: '0' } }),
+    '`settings.temperature` is "0". Pass a number.',
+  ],
+  ['ModelHandle', () => Reflect.construct(ModelHandle, [{ client, name: 3 }]), '`name` is 3. Pass a text.'],
+  ['with', () => call(model.with.bind(model), { topP: '1' }), '`topP` is "1". Pass a number.'],
+  ['gradingJudge', () => call(gradingJudge, { model: judge, rubric: 3 }), '`rubric` is 3. Pass a text.'],
+  ['defineEnvironment', defining({ limits: 9 }), '`limits` is 9. Pass an object with turns, tokens'],
+  ['defineEnvironment', defining({ setup: {} }), '`setup` is an object without fields. Pass a function.'],
+  ['createEmbeddedEngine', opening({ onFetch: 1 }), '`onFetch` is 1. Pass a function.'],
+  ['createEmbeddedEngine', opening({ checkpoints: 'a' }), '`checkpoints` is "a". Pass a list.'],
+  ['createEmbeddedEngine', opening({ checkpoints: [{ folder: 3 }] }), '`folder` is 3. Pass a path.'],
+  ['createTinkerEngine', () => call(createTinkerEngine, { url: 'http://a', checkpoint: 3 }), '`checkpoint`'],
+  ['startService', serving({ dataFolder: '' }), '`dataFolder` is "". Pass a path.'],
+  ['startService', serving({ port: '80' }), '`port` is "80". Pass a whole number from 0 to 65535.'],
+  ['startService', serving({ port: 65_536 }), '`port` is 65536. Pass a whole number from 0 to 65535.'],
+  ['startService', serving({ receiveTimeoutMs: 0 }), '`receiveTimeoutMs` is 0. Pass a whole number of at'],
+  ['startService', serving({ closeTimeoutMs: -1 }), '`closeTimeoutMs` is -1. Pass a whole number of at'],
+  ['startService', serving({ bodyLimits: { chat: '9' } }), '`bodyLimits.chat` is "9". Pass a whole number'],
+  ['startService', serving({ trainingData: { hosts: 'a' } }), '`trainingData.hosts` is "a". Pass a list.'],
+  ['startService', serving({ priorityScheduling: 'no' }), '`priorityScheduling` is "no". Pass true or'],
+  [
+    'serveEnvironment',
+    () => call(serveEnvironment, { environment, scenarios: {}, port: -1 }),
+    '`port` is -1. Pass a whole number from 0',
+  ],
+  ['openReward', () => call(openReward, 'http://a', { system: 3 }), '`system` is 3. Pass a text.'],
+];
+
+describe('a value of another kind is refused before anything begins, with what to pass, by', () => {
+  test.each(refused)('%s %#', async (_, work, message) => {
+    const before = readdirSync('.');
+    const error = await (async () => work())().then(
+      () => null,
+      (thrown: unknown) => thrown,
+    );
+    if (!OptionError.isInstance(error)) throw error;
+    expect(error.code).toBe('invalid_option');
+    expect(error.message).toContain(message);
+    expect(readdirSync('.')).toEqual(before);
+  });
+});
+
+test('an option that is undefined counts as left out', async () => {
+  const left = { signal: undefined, onEvent: undefined, budget: undefined, seed: undefined };
+  await expect(training(left)()).rejects.toMatchObject({ code: 'connection_failed' });
+});
