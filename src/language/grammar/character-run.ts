@@ -1,7 +1,7 @@
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { AutomatonState } from './automaton-state.ts';
-import { utf8Sequences } from './byte-graph.ts';
 import { kindOf, nodeKinds } from './token-trie.ts';
+import { utf8Sequences } from './utf8-sequences.ts';
 
 /** Fewest ASCII characters of a loop. With fewer, following each byte is as fast. */
 const minCharacters = 16;

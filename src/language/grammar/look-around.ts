@@ -1,16 +1,15 @@
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { CodePointRange, Expression } from './expression.ts';
-import { type Assertion, patternWithAssertions } from './regex.ts';
 import {
   type Language,
   maxMoves,
   maxStates,
   Nondeterministic,
   type RegularState,
-  regularStates,
   tooLarge,
-  withoutDeadEnds,
-} from './regular.ts';
+} from './nondeterministic.ts';
+import { type Assertion, patternWithAssertions } from './regex.ts';
+import { regularStates, withoutDeadEnds } from './regular.ts';
 
 /** A state, and what must or must not follow besides. */
 interface Thread {

@@ -202,7 +202,7 @@ class GrammarTextState implements TextState {
   }
 }
 
-/** A text whose items must differ from those before: its tokens are those of the relaxed state, which has many texts. */
+/** A state of a text whose items must differ. Its tokens come from the relaxed state, which many such texts share. */
 class RememberingTextState implements TextState {
   readonly complete: boolean;
   readonly #text: GrammarText;

@@ -9,16 +9,15 @@ import {
   type Grammar,
   hashConstraint,
   type Location,
-  maxConstraintLength,
   toConstraint,
-  toolsJson,
 } from '../../language/index.ts';
 import { SharedWork } from '../../util/shared-work.ts';
-import { invalidField, RequestValidationError } from '../errors.ts';
+import { RequestValidationError } from '../errors.ts';
 import { isEngineFault } from '../faults.ts';
 import { checkShape } from '../json/read-text.ts';
 import type { Store } from '../store/store.ts';
 import { valueAt } from '../zod-issues.ts';
+import { constrainingField, mayBeFree, mayConstrain, refuseLongFields } from './constraint-fields.ts';
 
 /** A constraint that the engine accepted. */
 interface CheckedConstraint {
@@ -189,14 +188,6 @@ export class Constraints {
   }
 }
 
-/** Most requests have no field that may constrain a reply, and are not hashed. */
-const mayConstrain = (fields: ConstraintFields): boolean =>
-  (fields.tools?.length ?? 0) > 0 ||
-  fields.tool_choice !== undefined ||
-  fields.response_format !== undefined ||
-  fields.structured_outputs !== undefined ||
-  fields.reasoning_effort !== undefined;
-
 function refused(fields: ConstraintFields, location: Location, cause: MartingaleError): Error {
   const input = valueAt(fields, location);
   const issue = { loc: ['body', ...location], msg: cause.message, type: 'unsupported_constraint', input };
@@ -207,46 +198,6 @@ function refused(fields: ConstraintFields, location: Location, cause: Martingale
 function contentOf(grammar: Grammar): Grammar | null {
   if (grammar.type === 'named_json') return null;
   return grammar.type === 'text_or_calls' ? grammar.content : grammar;
-}
-
-/**
- * Whether unconstrained replies satisfy the request: any text is allowed, or calls without a strict schema that the
- * model may begin itself.
- */
-function mayBeFree({ grammar }: Constraint, fields: ConstraintFields): boolean {
-  if (limitsReasoning(fields)) return false;
-  if (grammar.type === 'text') return true;
-  const insists = fields.parallel_tool_calls === false || hasStrictTools(fields);
-  return grammar.type === 'text_or_calls' && grammar.content.type === 'text' && !insists;
-}
-
-const hasStrictTools = ({ tools }: ConstraintFields) =>
-  tools?.some((tool) => tool.function.strict === true) ?? false;
-
-const limitsReasoning = ({ reasoning_effort: effort }: ConstraintFields) =>
-  effort !== undefined && effort !== 'none';
-
-/** The field for which replies would have to be constrained. */
-function constrainingField(fields: ConstraintFields): Location {
-  const { response_format: format } = fields;
-  if (fields.structured_outputs !== undefined || (format !== undefined && format.type !== 'text'))
-    return contentLocation(fields);
-  if (limitsReasoning(fields)) return ['reasoning_effort'];
-  if (fields.tool_choice !== undefined && fields.tool_choice !== 'auto') return ['tool_choice'];
-  return fields.parallel_tool_calls === false ? ['parallel_tool_calls'] : ['tools'];
-}
-
-/** Runs before anything is built from the fields: engines cannot compile longer ones quickly. */
-function refuseLongFields(fields: ConstraintFields): void {
-  if (fields.tools) toolsJson(fields.tools, ['tools']);
-  const { response_format, structured_outputs } = fields;
-  if (JSON.stringify({ response_format, structured_outputs }).length <= maxConstraintLength) return;
-  const location = contentLocation(fields);
-  throw invalidField(
-    location,
-    `has more than ${maxConstraintLength} characters of JSON; make it smaller`,
-    valueAt(fields, location),
-  );
 }
 
 /** Parses JSON inside a text field; undefined if it is invalid. */

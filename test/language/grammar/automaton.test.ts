@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { grammarSource } from '../../../src/language/compiler/grammar-source.ts';
 import { Automaton } from '../../../src/language/grammar/automaton.ts';
-import { buildByteGraph, nodeKind, utf8Sequences } from '../../../src/language/grammar/byte-graph.ts';
+import { buildByteGraph, nodeKind } from '../../../src/language/grammar/byte-graph.ts';
 import type { CodePointRange } from '../../../src/language/grammar/expression.ts';
 import { StateMemory } from '../../../src/language/grammar/state-memory.ts';
+import { utf8Sequences } from '../../../src/language/grammar/utf8-sequences.ts';
 
 const graph = buildByteGraph(grammarSource({ type: 'json_object' }));
 

@@ -3,7 +3,7 @@ import { getOrInsert } from '../../../util/get-or-insert.ts';
 import { canonicalJson, isObject, type JsonObject } from '../../../util/json.ts';
 import type { JsonSchema } from '../constraint.ts';
 import { patternLanguage } from '../look-around.ts';
-import { matcherOf } from '../regular.ts';
+import { matcherOf } from '../nondeterministic.ts';
 import { isConstraining, listOf, namesOf, refusal, schemasOf } from './conjunction.ts';
 import { PATTERN_OF_FORMAT, RANGE_OF_FORMAT } from './formats.ts';
 import { constrains, REFUSED } from './keywords.ts';

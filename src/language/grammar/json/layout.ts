@@ -12,7 +12,7 @@ import {
   sequence,
 } from '../expression.ts';
 import { type Spelling, wholeMatch } from '../regex.ts';
-import { anyDistinctNumber, anyInteger, anyNumber, plainNumeral } from './number.ts';
+import { anyDistinctNumber, anyInteger, anyNumber, plainNumeral } from './decimals.ts';
 import { anyString } from './string.ts';
 
 const VALUE = 'json value';

@@ -9,7 +9,7 @@ export interface SchemaScope {
   objectLayout(all: Conjunction): ObjectLayout;
   /** The values that match all schemas. */
   compile(schemas: readonly Located[]): Expression;
-  /** The same, written so that equal values have the same text. */
+  /** The values that match all schemas, written so that equal values have the same text. */
   compileDistinct(schemas: readonly Located[]): Expression;
   /** Whether a constant matches all schemas. */
   matches(value: unknown, schemas: readonly Located[]): boolean;

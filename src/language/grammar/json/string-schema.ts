@@ -14,13 +14,8 @@ import {
   withLeaves,
 } from '../expression.ts';
 import { patternLanguage } from '../look-around.ts';
-import {
-  distancesToEnd,
-  type Language,
-  type RegularState,
-  regularExpression,
-  regularStates,
-} from '../regular.ts';
+import type { Language, RegularState } from '../nondeterministic.ts';
+import { distancesToEnd, regularExpression, regularStates } from '../regular.ts';
 import type { Conjunction } from './conjunction.ts';
 import { FORMAT_OF_PATTERN, patternOfFormat } from './formats.ts';
 import type { SchemaScope } from './scope.ts';
@@ -72,7 +67,7 @@ export function stringWithin(all: Conjunction, scope: SchemaScope): Expression {
   return isBounded ? (boundedRun(language, rules) ?? jointly(all, rules, scope)) : quoted(inJson(language));
 }
 
-/** Those of formats are the ones for texts of at most so many characters. */
+/** The patterns that a text must match. A format has other patterns for texts of at most `maximum` characters. */
 function patternsOf(all: Conjunction, maximum: number | null): string[] {
   const ofFormat = (format: string) => patternOfFormat(format, maximum) ?? [];
   const readable = (pattern: string) => {
