@@ -3,13 +3,13 @@ import { Compare } from './compare/compare.tsx';
 import { Flips } from './flips/flips.tsx';
 import { Group } from './group/group.tsx';
 import { Nothing } from './parts/states.tsx';
+import { stepTitle } from './parts/titles.ts';
 import { Rollout } from './rollout/rollout.tsx';
 import type { PanelProps } from './router.ts';
 import { Run } from './run/run.tsx';
 import { Runs } from './run-list/runs.tsx';
 import { Service } from './service/service.tsx';
 import { Step } from './step/step.tsx';
-import { stepTitle } from './step/step-title.ts';
 import { Timeline } from './timeline/timeline.tsx';
 
 /** The names of a pattern: `run` and `step` of `runs/:run/steps/:step`. */

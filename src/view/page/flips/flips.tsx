@@ -5,8 +5,8 @@ import { type Column, Columns } from '../group/columns.tsx';
 import { formatNumber } from '../parts/format.ts';
 import { useKeys } from '../parts/keys.ts';
 import { Data, Nothing } from '../parts/states.tsx';
+import { stepTitle } from '../parts/titles.ts';
 import { addressOf, type PanelProps, setQuery } from '../router.ts';
-import { stepTitle } from '../step/step-title.ts';
 import { DifferenceLine } from './interval.tsx';
 import './flips.css';
 

@@ -10,3 +10,10 @@ export function useRunTitles(isNeeded: boolean): (id: string) => string {
   const { data } = useApi<RunsList>(isNeeded ? 'runs' : null);
   return (id) => data?.runs.find((run) => run.id === id)?.title ?? id.replaceAll('~', '/');
 }
+
+/** The name of a step or an evaluation by its `:which`: `Step 3`, `Before`, `After step 10`. */
+export function stepTitle(which: string): string {
+  if (/^\d+$/.test(which)) return `Step ${which}`;
+  const words = which.replaceAll('-', ' ');
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}

@@ -2,8 +2,8 @@ import type { RunDetail } from '../../api.ts';
 import { isExport } from '../export-answers.ts';
 import { formatNumber, formatShare } from '../parts/format.ts';
 import { numbers, TableHead } from '../parts/table-head.tsx';
+import { stepTitle } from '../parts/titles.ts';
 import { addressOf } from '../router.ts';
-import { stepTitle } from '../step/step-title.ts';
 
 /** The validations of a run with their 95 % intervals. */
 export function Validations({ run: { id, environment, evaluations, names } }: { run: RunDetail }) {

@@ -8,12 +8,12 @@ import { Histogram } from '../parts/histogram.tsx';
 import { useKeys } from '../parts/keys.ts';
 import { KindButtons } from '../parts/kind-buttons.tsx';
 import { Data, Nothing } from '../parts/states.tsx';
+import { stepTitle } from '../parts/titles.ts';
 import { VirtualList } from '../parts/virtual-list.tsx';
 import { addressOf, goTo, type PanelProps, setQuery } from '../router.ts';
 import { Failures } from './failures.tsx';
 import { GroupLine } from './group-line.tsx';
 import { Opponents } from './opponents.tsx';
-import { stepTitle } from './step-title.ts';
 import './step.css';
 
 /** A step or an evaluation: its counts, rewards, failures and groups. */
