@@ -10,15 +10,13 @@ import { scriptedModel } from 'martingale/testing';
 import { afterAll, describe, expect, it } from 'vitest';
 import { fromSource } from '../../support/programs.ts';
 import { startPodman } from './podman.ts';
+import { dockerfile, rollOut as rollOutIn } from './roll-out.ts';
 import { taskFolder } from './task-folder.ts';
 
 const podman = await startPodman();
 afterAll(() => podman?.close());
 
 const sandbox = () => dockerSandbox({ program: podman?.program ?? '' });
-const dockerfile = (...lines: string[]) => ({
-  'environment/Dockerfile': ['FROM localhost/small', ...lines, ''].join('\n'),
-});
 const plain = dockerfile('WORKDIR /app', 'COPY given.txt .', 'RUN echo built > /built.txt');
 
 const words = ['one', 'two', 'three', 'x'.repeat(60_000)];
@@ -44,23 +42,14 @@ async function ask(url: string, line: string): Promise<string> {
   }
 }
 
-/** One rollout whose model runs a command, and then speaks. */
+/** One rollout of the plain task, with these files too. */
 async function rollOut(
   files: Record<string, string>,
   command: string,
   more: Partial<HarborTasksOptions> = {},
 ) {
-  const folder = await taskFolder({ ...plain, ...files });
-  const { environment, scenarios } = await harborTasks(folder, { sandbox: sandbox(), ...more });
-  let read = '';
-  const model = scriptedModel(({ messages }) => {
-    read = JSON.stringify(messages);
-    if (messages.some(({ role }) => role === 'tool')) return { text: 'done' };
-    return { toolCalls: [{ name: 'bash', arguments: { command } }] };
-  });
-  const { groups } = await runGroups({ environment, scenarios, rolloutsPerGroup: 1, model });
-  const [rollout] = groups.flatMap((group) => group.rollouts);
-  return { rollout, read, containers: podman?.run('ps', '--all', '--quiet') };
+  const ended = await rollOutIn({ ...plain, ...files }, command, { sandbox: sandbox(), ...more });
+  return { ...ended, containers: podman?.run('ps', '--all', '--quiet') };
 }
 
 describe.skipIf(!podman)('dockerSandbox', { tags: ['long'] }, () => {

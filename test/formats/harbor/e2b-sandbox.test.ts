@@ -1,10 +1,9 @@
-import { runGroups } from 'martingale';
 import { e2bSandbox, type HarborTasksOptions, harborTasks } from 'martingale/environments';
-import { scriptedModel } from 'martingale/testing';
 import { afterAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { startE2bService } from './e2b-service.ts';
 import { noImage } from './no-image.ts';
 import { startPodman } from './podman.ts';
+import { dockerfile, rollOut as rollOutIn } from './roll-out.ts';
 import { taskFolder } from './task-folder.ts';
 
 const podman = await startPodman();
@@ -19,29 +18,11 @@ beforeEach(() => {
 });
 
 const sandbox = () => e2bSandbox({ apiKey: 'mine' });
-const dockerfile = (...lines: string[]) => ({
-  'environment/Dockerfile': ['FROM localhost/small', ...lines, ''].join('\n'),
-});
 const plain = dockerfile('WORKDIR /app', 'COPY given.txt .', 'ENV PATH=/opt/mine:/bin');
 
-/** One rollout whose model runs a command, and then speaks. */
-async function rollOut(
-  files: Record<string, string>,
-  command: string,
-  more: Partial<HarborTasksOptions> = {},
-) {
-  const folder = await taskFolder({ ...plain, ...files });
-  const { environment, scenarios } = await harborTasks(folder, { sandbox: sandbox(), ...more });
-  let read = '';
-  const model = scriptedModel(({ messages }) => {
-    read = JSON.stringify(messages);
-    if (messages.some(({ role }) => role === 'tool')) return { text: 'done' };
-    return { toolCalls: [{ name: 'bash', arguments: { command } }] };
-  });
-  const { groups } = await runGroups({ environment, scenarios, rolloutsPerGroup: 1, model });
-  const [rollout] = groups.flatMap((group) => group.rollouts);
-  return { rollout, read };
-}
+/** One rollout of the plain task, with these files too. */
+const rollOut = (files: Record<string, string>, command: string, more: Partial<HarborTasksOptions> = {}) =>
+  rollOutIn({ ...plain, ...files }, command, { sandbox: sandbox(), ...more });
 
 /** A sandbox of the plain task, open until the test has ended. */
 async function openOne(signal = new AbortController().signal) {
