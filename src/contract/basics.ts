@@ -1,6 +1,6 @@
 /**
- * What of the contract needs no schema, as a second door: the engine's threads and what they share with other rooms
- * come through it, and start without zod.
+ * The parts of the contract that need no schema. The engine's threads, and the code that they share with other rooms,
+ * import this second door and start without zod.
  */
 export * from './chat/text-of.ts';
 export * from './error.ts';

@@ -118,7 +118,7 @@ function countOf(value: unknown): number {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? Object.keys(value).length : 0;
 }
 
-/** Of a longer list with a wrong element, only that one is reported. Asking the schema about each takes ten times as long. */
+/** A longer list reports only its first wrong element, because asking the schema about each takes ten times as long. */
 const maxShortList = 256;
 
 /** A class, because a list of `z.withParser` is copied: that takes up to twice as long. */

@@ -29,9 +29,9 @@ export const trainingFailedEventSchema = z
 
 /**
  * An event of a training job. `training_started` says how many gradient steps will follow. `gradient_step` is a flat
- * record of numbers. `training_waiting` says what a running job waits for outside the service. Exactly one of `training_ended` and `training_failed` comes last. A job without a signal ends in
- * `training_ended` without a gradient step; `untrained` in its data says why. A cancelled job ends in `training_failed`
- * with an `error_message` that says so.
+ * record of numbers. `training_waiting` says what a running job waits for outside the service. Exactly one of
+ * `training_ended` and `training_failed` comes last. A job without a signal ends in `training_ended` without a gradient
+ * step; `untrained` in its data says why. A cancelled job ends in `training_failed` with an `error_message` that says so.
  */
 export const trainingEventSchema = z
   .discriminatedUnion('type', [

@@ -7,7 +7,7 @@ import { answerCount, answerMessage } from './messages/answer-message.ts';
 import { answerResponse } from './responses/answer-response.ts';
 import type { EndpointSession } from './session.ts';
 
-/** What every key begins with. */
+/** The beginning of every key. */
 export const keyPrefix = 'martingale.';
 
 /** The routes of model calls. Clients also ask for addresses that are not there. */

@@ -201,7 +201,7 @@ export function checkOptions(options: CheckedOptions): void {
 
 /**
  * Checks texts of an environment.
- * @param known Those that it has; other names are refused.
+ * @param known Names of the texts that it has; other names are refused.
  * @throws OptionError (`invalid_environment`) for the first invalid one.
  */
 export function checkTexts(environment: string, texts: unknown, known?: TextSet): void {

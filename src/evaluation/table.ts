@@ -36,7 +36,8 @@ export function evaluationCsv(evaluation: Evaluation): string {
 
 /**
  * One JSON object per line: the `environment`, the `policy`, `successBy` and `prices` of the evaluation, the row, the
- * `scenario`, its `title`, `tokens` and `milliseconds`, and its `failures` as `failures` of the evaluation has them. `readEvaluation` reads it back.
+ * `scenario`, its `title`, `tokens` and `milliseconds`, and its `failures` in the form of the evaluation's `failures`.
+ * `readEvaluation` reads it back.
  */
 export function evaluationJsonLines(evaluation: Evaluation): string {
   const rows = evaluationRows(evaluation);

@@ -37,7 +37,7 @@ export interface BatchCounts {
   num_trajectories: number;
   /** Choices that have a credit. */
   num_credited_choices: number;
-  /** Choices that were sampled under a constraint: what that forces is not learned. */
+  /** Choices that were sampled under a constraint. Tokens that the constraint forces are not learned. */
   num_constrained_choices: number;
   /** Decisions in the datums (see `countDecisions`). */
   num_trainable_tokens: number;
@@ -225,8 +225,9 @@ const hasAdvantage = (trajectory: readonly CountedDatum<unknown>[]): boolean =>
  *
  * A trajectory in which no decision has an advantage has no datums but still counts in `trajectories`, so that the step
  * is smaller when fewer groups have a signal. With an entropy coefficient above 0 it keeps its datums, which contribute
- * only to the entropy bonus; with a teacher too, which gives them an advantage later. A trajectory without decisions never has datums. If some choices of a trajectory have
- * advantage 0, they keep their weight, so that they do not change the weight of the others.
+ * only to the entropy bonus. With a teacher it keeps them too, because the teacher gives them an advantage later. A
+ * trajectory without decisions never has datums. If some choices of a trajectory have advantage 0, they keep their weight,
+ * so that they do not change the weight of the others.
  */
 function weigh(trajectory: readonly CountedDatum<unknown>[], trajectories: number): number {
   const total = sum(trajectory.flatMap(({ decisions }) => decisions));

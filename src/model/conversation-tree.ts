@@ -51,7 +51,7 @@ interface Candidate {
   continuations: number;
 }
 
-/** Its maps are made when they are needed: thousands of trees are in memory while their calls wait. */
+/** A node makes its maps when it needs them, because thousands of trees are in memory while their calls wait. */
 interface TreeNode {
   /** Next nodes. Replies and other messages have different kinds of keys. */
   next: Map<string, TreeNode> | undefined;

@@ -25,7 +25,12 @@ export interface StartedCall {
 }
 
 /** Records the answer of a call in its trajectory. */
-export function recordAnswer(call: StartedCall, choice: Choice, promptTokenIds: number[], model: string): void {
+export function recordAnswer(
+  call: StartedCall,
+  choice: Choice,
+  promptTokenIds: number[],
+  model: string,
+): void {
   const { trajectory, index, tools, body } = call;
   call.hasEnded = true;
   if (!trajectory) return;

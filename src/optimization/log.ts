@@ -84,7 +84,7 @@ export type OptimizationRecord = z.output<typeof recordSchema>;
 /** The records of an optimisation, in `optimization.jsonl`. A record is durable before it is used. */
 export class OptimizationLog {
   readonly iterations: OptimizationIteration[] = [];
-  /** Of the iteration that has not ended, if it has one. */
+  /** The proposal of the iteration in progress, if it has one. */
   #proposal: OptimizationProposal | undefined;
   readonly #appends: DurableAppends;
 
@@ -126,7 +126,7 @@ export async function readOptimization(folder: string): Promise<OptimizationReco
   const path = join(folder, optimizationFile);
   const text = await readIfExists(path);
   if (text === undefined) return null;
-  // What follows the last line feed is half a line.
+  // Text after the last line feed is half a line.
   return text
     .split('\n')
     .slice(0, -1)

@@ -130,7 +130,7 @@ export interface OptimizeOptions<Schema extends z.ZodType, Outcome, Texts extend
    * @default false
    */
   resume?: boolean | 'auto';
-  /** Gets each record of the run once it is on disk. What it throws ends the run. */
+  /** Gets each record of the run once it is on disk. An error that it throws ends the run. */
   onEvent?: (record: OptimizationRecord) => void;
   /** As in `train`. */
   progress?: ProgressOption;

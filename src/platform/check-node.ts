@@ -10,7 +10,7 @@ const versions: Record<string, string | undefined> = process.versions;
 const line = refusal(versions);
 if (line !== undefined) refuse(line);
 
-/** What is wrong with the program that runs this; undefined where nothing is. Node 23 came before `node:sqlite`. */
+/** Why this runtime cannot run martingale; undefined if it can. Node 23 came before `node:sqlite`. */
 function refusal({ node = '', bun, deno }: Record<string, string | undefined>): string | undefined {
   if (bun !== undefined)
     return `martingale does not run on Bun (this is ${bun}), whose undici is not the one from npm: run the program with Node 22.19, 24 or newer, or with Deno.`;

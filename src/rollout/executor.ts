@@ -58,7 +58,7 @@ interface Waiting {
 export class RolloutQueue {
   readonly #concurrency: number;
   readonly #slices = new TimeSlices();
-  /** By order. Those that have left stay until their turn: many may leave at a time. */
+  /** Sorted by order. A caller that has left stays in the list until its turn, because many may leave at a time. */
   readonly #waiting: Waiting[] = [];
   #inFlight = 0;
   /** One controller for each running or waiting rollout. Listeners on one shared signal would take quadratic time. */

@@ -4,7 +4,7 @@ import type { Trajectory } from '../trajectory/index.ts';
 import { ownModelAdvice } from './own-model.ts';
 
 /**
- * What calls without an answer mean for a rollout whose agent went on without them.
+ * Fails a rollout whose agent continued after a call that got no answer, or warns of it.
  * @throws MartingaleError (`call_unanswered`) unless the environment only warns of them.
  */
 export function settleUnanswered(trajectory: Trajectory, decision: 'error' | 'warn'): void {

@@ -4,13 +4,13 @@ const remedy =
   "call usePolicyAsDefaultProvider({ models: ['its name'] }) once, so that the name means the policy, or pass it " +
   '`model.languageModel`';
 
-/** For an agent that called no policy. */
+/** Advice for an agent that called no policy. */
 export const ownModelAdvice = `If the agent names its own model by a string, ${remedy}.`;
 
 /**
- * What to say before the message of an agent's error if the agent asks for a model by a string: the AI SDK then asks its
- * gateway for the model of that name, and complains that a key is missing. A stream hides this error behind one that
- * says only that nothing came. Null for other errors.
+ * Advice to put before the message of an agent's error if the agent names its model by a string. The AI SDK then asks its
+ * gateway for that model, and complains that a key is missing. A stream replaces this error by one that says only that
+ * nothing came. Null for other errors.
  * @param isPolicyCalled Whether a call has reached the policy.
  */
 export function adviceForOwnModel(error: unknown, isPolicyCalled: boolean): string | null {

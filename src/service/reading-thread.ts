@@ -45,7 +45,7 @@ interface TaskOptions {
 /** Reads what was sent to the service in a thread, with the errors of reading it here. */
 export class ReadingThread<Task, Done> {
   readonly #work: Work;
-  /** What errors call what it reads. */
+  /** Names of its input in errors. */
   readonly #name: { one: string; many: string };
   readonly #thread: TaskThread<SentTask<Task>, Report<Done>>;
 

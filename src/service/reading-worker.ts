@@ -23,7 +23,7 @@ const knownHashes = (ask: (hash: string) => Promise<unknown>) => ({
   find: async (hash: string) => ((await ask(hash)) ? hash : undefined),
 });
 
-/** What is done of a task, and the buffers that go with it. */
+/** Does a task. Returns its result, and the buffers to transfer with it. */
 type Work = (task: never, ask: Ask) => Promise<{ done: unknown; buffers: ArrayBuffer[] }>;
 
 const kinds = [jsonText, chatText, exampleText, groupText, trajectoryText];

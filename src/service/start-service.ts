@@ -179,7 +179,7 @@ export async function startService(options: StartServiceOptions): Promise<Runnin
 
   listening.watch((server) => {
     service.connections.watch(server);
-    // For example too many open files at a new connection; the other connections continue.
+    // An example is a new connection with too many open files. The other connections continue.
     server.on('error', (error) => log({ level: 'error', event: 'server_error', error: error.message }));
   });
 

@@ -125,7 +125,7 @@ export function refuseUnknownFields(body: JsonObject, known: ReadonlySet<string>
   if (issues.length > 0) throw new RequestValidationError(issues);
 }
 
-/** Fields of a body besides those of its schema. */
+/** Fields of a body that are not in its schema. */
 interface OtherFields {
   /** Names that others have for fields of the schema. */
   aliases: Readonly<Record<string, string>>;

@@ -91,7 +91,7 @@ export class GroupSender<Schema extends z.ZodType, Outcome> {
     return { ...result, groups, counts: countRollouts(groups.flatMap(({ rollouts }) => rollouts)) };
   }
 
-  /** The groups as a job or log of a model gets them. Those that were not stored are sent now. */
+  /** The groups as a job or log of a model gets them. Sends the groups that are not stored yet. */
   async groupsFor(
     model: ModelHandle,
     groups: readonly RolloutGroup[],

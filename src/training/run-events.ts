@@ -76,7 +76,10 @@ export function reportAlarms(
   };
 }
 
-/** Opens the view that `progress` selects. Its listener shows events and passes them to `onEvent`, whose errors have no effect. */
+/**
+ * Opens the view that `progress` selects. Its listener shows events and passes them to `onEvent`. Errors of `onEvent` have
+ * no effect.
+ */
 export async function openView(
   progress: ProgressOption | undefined,
   title: string,

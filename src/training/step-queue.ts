@@ -32,8 +32,8 @@ export interface StepInFlight<Schema extends z.ZodType>
 
 /**
  * The admitted, unfinished steps, in order. Each step samples from the checkpoint of `maxStaleness` steps before it,
- * and is admitted as soon as that exists. This bounds the staleness of each group, and which checkpoint a group samples
- * from does not depend on timing.
+ * and is admitted as soon as that checkpoint exists. This bounds the staleness of each group. Timing does not decide
+ * which checkpoint a group samples from.
  */
 export class StepQueue<Schema extends z.ZodType, Outcome> {
   readonly #settings: TrainSettings<Schema, Outcome>;

@@ -15,7 +15,7 @@ export interface Teacher {
    */
   model: string | ModelHandle;
   /**
-   * What one nat between teacher and model counts beside the advantages of the rewards: `kl_penalty_coef` of the jobs.
+   * Weight of one nat between teacher and model, beside the advantages of the rewards: `kl_penalty_coef` of the jobs.
    *
    * @default 1
    * @example 0.5

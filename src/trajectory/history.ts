@@ -29,7 +29,7 @@ export class History {
   readonly #calls: RecordedCall[];
   #entries: (Message | Choice)[];
   #tools: Tool[] | undefined;
-  /** Its tokens, as what each prompt adds and each reply. Undefined if the rollout has ended: no call extends it then. */
+  /** The tokens that each prompt adds, and those of each reply. Undefined once the rollout has ended: no call extends it. */
   #tokens: (readonly number[])[] | undefined;
 
   private constructor(calls: RecordedCall[], entries: (Message | Choice)[], tools: Tool[] | undefined) {
@@ -160,7 +160,7 @@ export class History {
     return this.#lastPrompt()?.slice(0, call.promptTokens);
   }
 
-  /** The history as it is kept: the prompt of its last choice is whole, and begins with those of the others. */
+  /** The history as it is stored. Only its last choice has a prompt, because that begins with all earlier prompts. */
   toRecord(): HistoryBody {
     const entries = [...this.#entries];
     const prompt = this.#lastPrompt();

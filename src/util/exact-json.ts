@@ -57,7 +57,7 @@ export function parseExactJson(text: string): ExactJson {
   return read(next(), 0);
 }
 
-/** As `parseExactJson`; undefined for text that is not JSON. */
+/** Parses as `parseExactJson` does. Undefined for text that is not JSON. */
 export function exactJsonOf(text: string): ExactJson | undefined {
   try {
     return parseExactJson(text);
@@ -66,7 +66,7 @@ export function exactJsonOf(text: string): ExactJson | undefined {
   }
 }
 
-/** By lists and objects, what they were parsed from. */
+/** The exact JSON that each list and object was parsed from. */
 const remembered = new WeakMap<object, ExactJson>();
 
 /** Makes `exactText` write a parsed value, and those inside it, as `exact` has them. They must not change afterwards. */

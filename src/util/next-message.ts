@@ -20,9 +20,9 @@ export type MessageOutcome<Message> =
   | { type: 'starved' };
 
 /**
- * Waits for the next message of a thread or child process, and ends it if that takes too long. All
- * time counts as processor time where the system does not tell it: that of a thread before Node.js 24.6
- * (`worker.cpuUsage`), that of a process on other systems than Linux.
+ * Waits for the next message of a thread or child process, and ends it if that takes too long. Where the system does not
+ * tell processor time, all time counts: for threads before Node.js 24.6 (`worker.cpuUsage`), and for processes on other
+ * systems than Linux.
  */
 export async function nextMessage<Message>(
   worker: Worker | ChildProcess,

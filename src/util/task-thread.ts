@@ -24,7 +24,7 @@ interface TaskThreadOptions {
   refusal: (why: Refusal) => Error;
 }
 
-/** What came of a task. In all cases but `message` the thread has ended, or did not start. */
+/** How a task ended. In all cases but `message` the thread has ended, or did not start. */
 type TaskOutcome<Report> = MessageOutcome<Report> | { type: 'unstarted' };
 
 interface Running {

@@ -1,7 +1,7 @@
 /**
- * The file of an export that holds the answer of an address of the API, both below `api/`: one for the list of runs, one for
- * the evaluations and their comparisons, one for each run, for what flipped in it, and for each step with all its groups. A file is gzipped lines: the address, a tab, and the
- * answer as JSON.
+ * The file of an export with the answer of an address of the API, both below `api/`. There is one file for the list of
+ * runs, one for the evaluations and their comparisons, one for each run, one for the flips of each run, and one for each
+ * step with all its groups. Each line of a gzipped file is an address, a tab, and the answer as JSON.
  */
 export function answerFile(path: string): string {
   const [first, run, steps, which] = path.split('/');

@@ -4,7 +4,7 @@ import { gigabytes, type Needs, type StepTime } from './needs.ts';
 import type { Rates, StepSize } from './probe.ts';
 import type { Check } from './surroundings.ts';
 
-/** What was found of this machine. Sizes are in bytes. */
+/** Facts about this machine. Sizes are in bytes. */
 export interface MachineReport {
   node: string;
   platform: string;
@@ -20,7 +20,7 @@ export interface MachineReport {
   trainingBytes: number;
 }
 
-/** What was found about a base model. `null`: a tiny model has no such thing, or it was not measured. */
+/** Facts about a base model. `null`: a tiny model has no such fact, or it was not measured. */
 export interface ModelReport {
   id: string;
   parameters: number;

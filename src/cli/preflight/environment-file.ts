@@ -62,7 +62,7 @@ export async function loadEnvironmentModule(file: string, name?: string): Promis
   return { path, environment: environment as Environment, exports: module };
 }
 
-/** What happened and where, without the loader's own frames, which say nothing of the module. */
+/** An error and its place. Leaves out the frames of the loader, which say nothing of the module. */
 const withoutFrames = ({ stack, message }: Error): string =>
   (stack ?? message).replace(/\n\s+at [\s\S]*/, '').trim();
 

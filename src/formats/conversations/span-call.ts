@@ -35,7 +35,7 @@ export function callOfSpan({ attributes, events, trace, timeMs }: Span): Recorde
   };
 }
 
-/** What the first convention has that the span follows: it may follow several. */
+/** The content of a call by the first convention that the span follows. A span may follow several. */
 function contentOf(attributes: JsonObject, events: Span['events']): CallContent | undefined {
   for (const read of [
     fromAttributes,

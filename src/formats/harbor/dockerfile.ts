@@ -9,8 +9,7 @@ export interface Copy {
 }
 
 /**
- * What of a Dockerfile can be done without building an image: `FROM` is taken for this machine's programs, `WORKDIR`
- * and `COPY` are done.
+ * Reads the lines of a Dockerfile that need no image: `WORKDIR` and `COPY`. `FROM` means the programs of this machine.
  * @throws HarborError (`task_unsupported`) that names the first other line
  */
 export function readDockerfile(text: string, file: string): { workdir: string | null; copies: Copy[] } {

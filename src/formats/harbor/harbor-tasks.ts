@@ -129,7 +129,7 @@ export async function harborTasks(folder: string, options: HarborTasksOptions): 
 /** A task in a rollout. */
 interface OpenTask {
   task: Task;
-  /** As its agent uses it, until `endAgent`. */
+  /** The sandbox as the agent uses it, until `endAgent`. */
   sandbox: Sandbox;
   /** Kills what the agent still runs. Then the tests have the sandbox, as root. */
   endAgent(): Promise<Sandbox>;
@@ -178,7 +178,7 @@ async function rewardOf({
   return reward;
 }
 
-/** Until the agent returns, or its time is over. Then the tests have its sandbox. */
+/** Runs the agent until it returns or its time is over. After that the tests have its sandbox. */
 async function runOwnAgent(
   agent: NonNullable<HarborTasksOptions['agent']>,
   { sandbox, task, agentEnd, endAgent }: OpenTask,

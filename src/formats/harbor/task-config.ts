@@ -3,7 +3,7 @@ import { HarborError } from './errors.ts';
 
 const variables = z.record(z.string(), z.string()).default({});
 const seconds = z.number().positive();
-/** What says something about the task, and changes nothing in a rollout. */
+/** A field that describes the task and changes nothing in a rollout. */
 const anything = z.unknown().optional();
 /** A list that asks for something if it is not empty. Harbor writes the empty one. */
 const emptyList = z.tuple([], 'only an empty list is').optional();
@@ -12,7 +12,7 @@ const text = (schema: z.ZodType<string, string> = z.string()) =>
   z.union([z.literal('').transform(() => undefined), schema]).optional();
 const user = z.union([text(), z.number().int().min(0)]).optional();
 const version = z.enum(['1.0', '1.1', '1.2', '1.3', '1.4']).optional();
-/** In `environment` the network of the whole rollout; elsewhere of its agent or its verifier. */
+/** Network of the whole rollout in `environment`, and of the agent or the verifier in their sections. */
 const network = {
   network_mode: z.enum(['public', 'no-network']).optional(),
   allowed_hosts: emptyList,
@@ -67,7 +67,7 @@ const environment = z
     network_mode: network_mode ?? (allow_internet === false ? 'no-network' : 'public'),
   }));
 
-/** What of `task.toml` is honoured, or asks for nothing. A rollout without any other field would be another task. */
+/** The fields of `task.toml` that are honoured or ask for nothing. Ignoring any other field would change the task. */
 const schema = z
   .strictObject({
     schema_version: version,

@@ -163,7 +163,7 @@ function record(trajectory: Trajectory, result: CallOf): void {
 async function toolsOf(session: OpenRewardSession, trajectory: Trajectory): Promise<ToolSet> {
   const { jsonSchema, tool } = await import('ai');
   return Object.fromEntries(
-    // What takes the words of a reply is not called by the model.
+    // The model does not call the tool that takes the words of a reply.
     session.tools.tools
       .filter(({ name }) => name !== session.tools.terminal_tool?.name)
       .map(({ name, description, input_schema: schema }) => [

@@ -37,7 +37,7 @@ interface LeaseAppOptions {
 const wrongKey =
   'the key is missing or not the `apiKey` of the program. Pass it with --key or MARTINGALE_WORKER_KEY';
 
-/** What workers reach: they join, poll for messages and send theirs. */
+/** The HTTP server for workers: they join, poll for messages and send theirs. */
 export function createLeaseApp(options: LeaseAppOptions): Hono {
   const { hub, apiKey, isLocal, leaseMs } = options;
   const pollMs = Math.ceil(leaseMs / 3);

@@ -11,7 +11,7 @@ export const maxBodyBytes = 2 ** 28;
 
 const maxMessageBytes = maxBodyBytes - 2 ** 20;
 
-/** What one batch may hold beyond its first message, in bytes. */
+/** Most bytes of a batch after its first message. */
 const batchBytes = 2 ** 22;
 
 /**

@@ -1,8 +1,9 @@
 /** What happens to workers, for logs. */
 export interface WorkerEvent {
   /**
-   * `left`: it has gone in order. `lost`: nothing was heard of it for `leaseMs`; others get its rollouts. `refused`: it
-   * may not join. `invalid`: it has sent what is no result; another gets the rollout. `none`: rollouts wait, and there is no worker.
+   * `left`: the worker has left in order. `lost`: it sent nothing for `leaseMs`; others get its rollouts. `refused`: it may
+   * not join. `invalid`: its message cannot be read; another worker gets the rollout. `none`: rollouts wait, and there is no
+   * worker.
    */
   type: 'joined' | 'left' | 'lost' | 'refused' | 'invalid' | 'none';
   /** Name of the worker; empty for `none` and a worker without the key. */

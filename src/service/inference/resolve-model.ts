@@ -15,7 +15,7 @@ interface ResolvedModel {
   /** The name with its step, or the base model's. It tells the client the policy version of a sample. */
   pinnedName: string;
   base: BaseModel;
-  /** Those of its base model. */
+  /** The tools of its base model. */
   tools: BaseModelTools;
   weights: Weights;
 }

@@ -14,7 +14,8 @@ export interface GroupTask {
 
 /**
  * Reads groups in a thread for each base model whose language can be shared, one at a time, with tenants alternating.
- * Those of other models are tokenized here, in time slices. A thread starts when it is needed, and again after it has ended.
+ * Groups of other models are tokenized in this thread, in time slices. A thread starts when it is needed, and again after
+ * it has ended.
  */
 export class GroupPacker {
   readonly #languageOf: (baseModel: string) => SharedLanguage | undefined;

@@ -35,7 +35,7 @@ type Decide = (fields: unknown) => Promise<ChoiceContext | null>;
 
 /** The groups of a body. */
 export interface PackedBody {
-  /** Their lines, as one gzip member. */
+  /** The lines of the groups, as one gzip member. */
   content: Uint8Array<ArrayBuffer>;
   /** Length of the body. */
   bytes: number;

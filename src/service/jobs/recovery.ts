@@ -101,8 +101,8 @@ const deathCodes = new Set(['worker_died', 'out_of_memory']);
 const busyCodes = new Set(['engine_closed', 'constraints_busy']);
 
 /**
- * What ended the run of a job: `machine`, a fault that will pass; `engine`, a death of the engine that the job may have
- * caused; or `job`, an error that would occur again.
+ * Why the run of a job ended. `machine`: a fault that will pass. `engine`: the engine died, perhaps because of the job.
+ * `job`: an error that would occur again.
  */
 type JobFault = { type: 'machine' | 'engine'; fault: ServiceError } | { type: 'job' };
 

@@ -91,8 +91,8 @@ async function withConstraints(
 }
 
 /**
- * Prepares one gradient step over all groups of a job, or none when no group has a signal and no teacher scores them. `groups` are read one
- * trajectory at a time. Rejects when none has a choice.
+ * Prepares one gradient step over all groups of a job, or none when no group has a signal and no teacher scores them.
+ * Reads `groups` one trajectory at a time. Rejects when no group has a choice.
  */
 export async function prepareRlJob(
   groups: TokenizedGroups,

@@ -97,7 +97,7 @@ const malformed = (error: string) =>
 export const isBlank = (content: Buffer): boolean => !/[^ \n\r\t]/.test(content.toString('latin1'));
 
 interface ShapeOptions {
-  /** Default: that of a body of one part. */
+  /** Default: the limit of a body of one part. */
   maxValues?: number | undefined;
   /** Location of the value in the request, for errors. Default: the body. */
   at?: string[];

@@ -144,7 +144,7 @@ async function copyFiles({
   return { models, checkpoints, logBytes, uploads, unfinishedJobs: waiting.length };
 }
 
-/** Payloads never change, so a second name for each is enough where the file system has that. */
+/** Links each payload instead of copying it, where the file system has hard links: payloads never change. */
 async function keepPayloads(files: DataFiles, copy: string): Promise<Set<string>> {
   const kept = new Set<string>();
   for (const name of (await entriesOf(files.absolute('jobs'), own.jobs)).own) {

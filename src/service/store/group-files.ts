@@ -43,7 +43,7 @@ export async function* groupMembers(
   }
 }
 
-/** What follows the gzip member in a group's file. */
+/** Reads the part of a group's file after its gzip member. */
 export async function readAfterMember(
   folder: string,
   { id, memberBytes, bytes }: Pick<GroupRecord, 'id' | 'memberBytes' | 'bytes'>,

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 
-/** What is known of the machine when a run begins, and at the start after its process has ended. */
+/** Signs of the machine, noted when a run begins and again when the service starts after a lost process. */
 interface MachineSigns {
-  /** Differs after each start of the machine; empty if unknown. */
+  /** Id of the machine's current boot, which differs after each start; empty if unknown. */
   boot: string;
   /** How many processes the system has killed for their memory since then; null if unknown. */
   memoryKills: number | null;

@@ -17,8 +17,8 @@ export const timedName = (now = new Date()): string =>
   `${now.toISOString().slice(0, 19).replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
 
 /**
- * Where files of the data folder go that no record names: `quarantine/<time of the start>/<their path>`. Records may be
- * older than files, as when a copy lacks the database's side file; then these are all that is left of something.
+ * Keeps files of the data folder that no record names, as `quarantine/<time of the start>/<their path>`. Records may be
+ * older than files, for example in a copy without the database's side file. The files are then all that is left.
  */
 export class Quarantine {
   readonly #root: string;

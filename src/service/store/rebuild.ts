@@ -16,7 +16,7 @@ import { sqliteModels } from './sqlite-models.ts';
 import { insertCheckpoint } from './sqlite-rows.ts';
 import type { CheckpointRecord, ModelRecord } from './store.ts';
 
-/** What of a data folder has records again. */
+/** The records that were made again from the files of a data folder. */
 export interface Rebuilt {
   models: number;
   checkpoints: number;
@@ -24,7 +24,7 @@ export interface Rebuilt {
   logs: number;
   /** Where the old database is now; null if there was none. */
   oldDatabase: string | null;
-  /** What could not be told from the files, in words. */
+  /** Sentences about the facts that the files do not tell. */
   lost: string[];
 }
 

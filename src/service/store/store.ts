@@ -75,7 +75,7 @@ export interface GroupRecord {
   modelId: string;
   /** The tenant that it counts for until a job or log names it. */
   tenant: string;
-  /** Of its file: the gzip member with its JSON, which comes first, and all of it. */
+  /** Size of the gzip member with its JSON, at the beginning of its file, and of the whole file. */
   memberBytes: number;
   bytes: number;
   trajectories: number;

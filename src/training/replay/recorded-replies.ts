@@ -86,8 +86,8 @@ export class RecordedReplies extends ReplaySource {
   }
 
   /**
-   * In place of a prompt that is not recorded: as many ids, with the sampled tokens of the history at their positions, so
-   * that the same calls extend the same histories.
+   * Stands in for a prompt that is not recorded. It has as many ids, and the sampled tokens of the history at their
+   * positions, so that the same calls extend the same histories.
    */
   #placeholders(call: RecordedCall, history: History | undefined): number[] {
     const at = history ? this.#trajectory.histories.indexOf(history) : -1;

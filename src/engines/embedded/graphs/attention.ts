@@ -4,8 +4,8 @@ import { attentionScaleOf } from '../weights/architecture.ts';
 import type { LayerParts } from './layer-parts.ts';
 
 /**
- * What attention leaves for its backward pass. Queries are [batch, keyValueHeads, steps of all heads that share a key, headWidth], and `attention`
- * likewise.
+ * Values of a forward pass that the backward pass of attention needs. Queries and `attention` are [batch, keyValueHeads,
+ * steps of all heads that share a key, headWidth].
  */
 export interface AttentionTape {
   query: Value;

@@ -24,10 +24,10 @@ export interface Products {
 export const ranksTogether = 16;
 
 /**
- * Products whose weights, with norms and biases, are a part of the session, packed once for the processor's kernels. A row of states gives the
- * same bits in any run of two rows or more: the kernels of ONNX Runtime (MLAS) add up the numbers of a row in an order
- * that depends on the size of the right operand alone. When that is not packed and has more than 16 columns, the order
- * also depends on how threads share the columns; therefore A is multiplied in parts: input `<name>.A`, [parts, at most
+ * Products whose weights, with norms and biases, are a part of the session, packed once for the processor's kernels. A row
+ * of states gives the same bits in any run of two rows or more: the kernels of ONNX Runtime (MLAS) add up the numbers of a
+ * row in an order that depends on the size of the right operand alone. If the right operand is not packed and has more
+ * than 16 columns, the order also depends on how threads share the columns; therefore A is multiplied in parts: input `<name>.A`, [parts, at most
  * 16, inputs]. The input `<name>.B` is [outputs, rank], and `lora_scale` []. Weights that are all trained have no adapters.
  */
 export class PackedProducts implements Products {

@@ -33,7 +33,10 @@ export interface GradientSum {
   addRows(rows: Float32Array, width: number, places: Int32Array): void;
 }
 
-/** Keeps what was added, to add it to another sum later, in the same order: sums are rounded. It can be sent to another thread. */
+/**
+ * Keeps added values, to add them to another sum later in the same order, because sums are rounded. It can be sent to
+ * another thread.
+ */
 export class PartialSum implements GradientSum {
   readonly parts: (
     | { offset: number; added: Float32Array }

@@ -63,8 +63,8 @@ const maxTokensPerStep = 128;
 const maxLogitsPerStep = 8_000_000;
 
 /**
- * Scores prompts one after another, one chunk in each step. Tenants take turns, with equal shares of tokens. It uses a separate key-value cache, and no prefix cache,
- * because it needs the logits of every token.
+ * Scores prompts one after another, one chunk in each step. Tenants take turns, with equal shares of tokens. It has a
+ * key-value cache of its own, and no prefix cache, because it needs the logits of every token.
  */
 export class PromptScorer {
   readonly #decoder: Decoder;

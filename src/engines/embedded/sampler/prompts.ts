@@ -89,7 +89,7 @@ export class Prompts {
     return followers;
   }
 
-  /** Computes the last token of prompts whose others are copied from a leader. Those of a cancelled leader wait. */
+  /** Computes the last token of prompts that copy their other tokens from a leader. Followers of a cancelled leader wait. */
   async #follow(followers: readonly Follower[]): Promise<void> {
     const first = this.#slots.count;
     const isComputed = ({ occupant: { sequence }, leader }: Follower) =>

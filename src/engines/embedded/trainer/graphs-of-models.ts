@@ -15,7 +15,8 @@ export class GraphsOfModels {
   }
 
   /**
-   * The graphs of a model. If they are new, those of all others but `beside` are released: nothing may be running on them.
+   * The graphs of a model. Making new ones releases the graphs of all other models but `beside`; nothing may be running on
+   * them.
    */
   async hold(baseModel: string, { beside }: { beside?: string | undefined } = {}): Promise<BatchGraphs> {
     const kept = this.#kept.get(baseModel);

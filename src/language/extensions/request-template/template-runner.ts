@@ -10,7 +10,7 @@ import type { SentTask, TemplateResult, TemplateTask } from './template-process.
 const templateLimits = {
   /** Processor time to parse and render it. */
   timeoutMs: 1000,
-  /** The same on a busy machine, in time on the clock. */
+  /** Wall-clock time to parse and render it, for a busy machine. */
   maxMs: 30_000,
   /** Longest text that it may write, in UTF-16 code units. */
   characters: 2 ** 20,

@@ -14,9 +14,9 @@ export interface WorkerOptions {
   /** The module that exports it, and under which name. */
   module: URL;
   exportName: string;
-  /** What programs ask of their workers. */
+  /** The key that programs ask of their workers. */
   key: string | undefined;
-  /** For people. */
+  /** Name of the worker in logs and errors. */
   name: string;
   /** Most rollouts at a time. */
   concurrency: number;

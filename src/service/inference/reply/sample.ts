@@ -2,7 +2,7 @@ import type { PromptLogprob } from '../../../contract/index.ts';
 import type { Engine, Generation, GenerationDelta } from '../../../engines/engine.ts';
 import type { PreparedChat } from '../prepare-chat.ts';
 
-/** What of a chat is sampled. */
+/** The parts of a chat that sampling needs. */
 export type SampledChat = Pick<PreparedChat, 'generation'> & {
   request: Partial<Pick<PreparedChat['request'], 'n' | 'seed' | 'use_beam_search' | 'length_penalty'>>;
 };

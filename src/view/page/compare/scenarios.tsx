@@ -9,7 +9,7 @@ import { setQuery } from '../router.ts';
 /** Most scenarios in the table. */
 const maxShown = 500;
 
-/** Who succeeds where: the scenarios in which rows differ first, or all of them. */
+/** The scores of each scenario in every row. Shows the scenarios in which rows differ, or all of them. */
 export function ScenarioScores({ table, showsAll }: { table: ComparisonTable; showsAll: boolean }) {
   const { rows, scenarios } = table;
   const sorted = useMemo(() => [...scenarios].sort((a, b) => spreadOf(b) - spreadOf(a)), [scenarios]);

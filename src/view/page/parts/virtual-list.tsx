@@ -8,7 +8,7 @@ interface VirtualListProps<Item> {
   label: string;
   /** Row that the keyboard is at; scrolled into view when it changes. */
   cursor?: number | undefined;
-  /** What covers the top of the window while the rows scroll, in px. Default: the bar of the page, 48. */
+  /** Height in px of the parts that cover the top of the window while the rows scroll. Default: the bar of the page, 48. */
   coveredTop?: number;
   /** Renders what is in a row. */
   children: (item: Item, index: number) => ComponentChildren;

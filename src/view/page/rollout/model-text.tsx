@@ -8,7 +8,7 @@ const nextPart = 40_000;
 
 interface ModelTextProps {
   text: string;
-  /** Where another conversation goes a different way: the rest of the text is marked. In characters; absent for none. */
+  /** Index of the first character that differs in another conversation; the text from there is marked. Absent for none. */
   partsAt?: number | undefined;
   /** Characters that show before the button. */
   limit?: number;

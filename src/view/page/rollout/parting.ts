@@ -13,7 +13,7 @@ export interface Parting {
 
 const fields = ['reasoning', 'text', 'tools'] as const;
 
-/** What stands in a part of a turn, as text. The ids of tool calls are drawn at random, so they do not count. */
+/** A field of a turn as text. The ids of tool calls are random, so they are left out. */
 const textOf = (turn: TurnView, field: (typeof fields)[number]): string =>
   field === 'tools'
     ? JSON.stringify((turn.tools ?? []).map(({ name, arguments: written }) => [name, written]))

@@ -44,7 +44,7 @@ export function messagesOf({ said }: ChatAnswer): ChatMessage[] {
   });
 }
 
-/** What one side has heard and said so far. A question is left out if its answer failed or its tools never returned. */
+/** The messages of one side so far. A question is left out if its answer failed or its tools never returned. */
 export const historyOf = (turns: readonly Turn[], side: 0 | 1): ChatMessage[] =>
   turns.flatMap(({ question, answers }): ChatMessage[] => {
     const answer = answers[side];
