@@ -150,11 +150,12 @@ export function comparisonLines(comparison: BeforeAfter, columns: number): Line[
   ];
 }
 
-/** Writes a comparison to a stream, in color if the stream supports that. */
-export function printBeforeAfter(comparison: BeforeAfter, stream: NodeJS.WriteStream = process.stdout): void {
-  const colors = showsColors(stream);
-  const lines = [[], ...comparisonLines(comparison, stream.columns || 100)];
-  stream.write(lines.map((line) => `${paint(line, colors)}\n`).join(''));
+/** Writes a comparison to standard output, in color if that supports it. */
+export function printBeforeAfter(comparison: BeforeAfter): void {
+  const { stdout } = process;
+  const colors = showsColors(stdout);
+  const lines = [[], ...comparisonLines(comparison, stdout.columns || 100)];
+  stdout.write(lines.map((line) => `${paint(line, colors)}\n`).join(''));
 }
 
 /** One shown entry of a conversation: a message, a thought or a tool call. */

@@ -41,20 +41,16 @@ function parse<Schema extends z.ZodType>(
 
 type ReadItem<Value> = { value: Value } | { issues: ValidationIssue[] };
 
-/**
- * Validates a part of a body at `location`. Issues quote `original`: the item as sent, if parts of it are
- * validated separately and are empty in `item`.
- */
+/** Validates a part of a body at `location`. */
 export function readItem<Schema extends z.ZodType>(
   schema: Schema,
   item: unknown,
   location: (string | number)[],
-  original: unknown = item,
 ): ReadItem<z.output<Schema>> {
   const result = parse(schema, item);
   return result.success
     ? { value: result.data }
-    : { issues: toValidationIssues(result.error.issues, original, location) };
+    : { issues: toValidationIssues(result.error.issues, item, location) };
 }
 
 /** A copy without the null at a path, in every element of the lists along it. */

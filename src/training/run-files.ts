@@ -29,8 +29,8 @@ export function lockRun(path: string): FileLock {
 export const isRunActive = (path: string): boolean => isLocked(join(path, lockName));
 
 /** Default path of a run: `runs/<ISO date>-<name>`, only with characters that every file system accepts. */
-export function defaultRunDirectory(name: string, now = new Date()): string {
-  const date = now.toISOString().replaceAll(':', '-');
+export function defaultRunDirectory(name: string): string {
+  const date = new Date().toISOString().replaceAll(':', '-');
   return join('runs', `${date}-${name.replaceAll(/[^A-Za-z0-9._-]+/g, '-')}`);
 }
 

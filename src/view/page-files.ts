@@ -24,11 +24,11 @@ const source = fileURLToPath(new URL('./page/', import.meta.url));
  * Bundles the page from its sources: Preact, signals, uPlot and the panels in one script and one style sheet. Nothing is
  * written. Needs esbuild, which only the repository has; the package holds the result, in `dist/view/page`.
  */
-export async function bundlePage(folder: string = source): Promise<PageFile[]> {
+export async function bundlePage(): Promise<PageFile[]> {
   const { build } = await import('esbuild');
   const { outputFiles } = await build({
-    entryPoints: { page: join(folder, 'main.tsx') },
-    outdir: folder,
+    entryPoints: { page: join(source, 'main.tsx') },
+    outdir: source,
     bundle: true,
     minify: true,
     write: false,
@@ -41,7 +41,7 @@ export async function bundlePage(folder: string = source): Promise<PageFile[]> {
     logLevel: 'silent',
   });
   const plain = ['index.html', 'icon.svg'].map(async (name) =>
-    toFile(name, await readFile(join(folder, name))),
+    toFile(name, await readFile(join(source, name))),
   );
   return [
     ...(await Promise.all(plain)),

@@ -13,8 +13,8 @@ const folderName = 'quarantine';
 const isOwn = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-[0-9a-f]{8}$/;
 
 /** A new name that begins with the time. */
-export const timedName = (now = new Date()): string =>
-  `${now.toISOString().slice(0, 19).replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
+export const timedName = (): string =>
+  `${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}-${randomUUID().slice(0, 8)}`;
 
 /**
  * Keeps files of the data folder that no record names, as `quarantine/<time of the start>/<their path>`. Records may be
@@ -25,10 +25,10 @@ export class Quarantine {
   readonly #log: ServiceLog;
   readonly #folder: string;
 
-  constructor(root: string, log: ServiceLog, now = new Date()) {
+  constructor(root: string, log: ServiceLog) {
     this.#root = root;
     this.#log = log;
-    this.#folder = join(folderName, timedName(now));
+    this.#folder = join(folderName, timedName());
   }
 
   /** Moves a file or folder. @param path Relative to the data folder. */

@@ -18,8 +18,8 @@ function shortLabel(most: number): string {
 
 /** Up to two labels, each with the dot after it, of at most so many characters together. */
 function shortLabels(most: number): [first: string, second: string] {
-  const first = within((most - 2) / 3, 1, 59);
-  return [`${shortLabel(first)}\\.`, `${shortLabel(within(most - 2 - first, 1, 59))}\\.`];
+  const first = within((most - 2) / 3, 59);
+  return [`${shortLabel(first)}\\.`, `${shortLabel(within(most - 2 - first, 59))}\\.`];
 }
 
 /** A host name of at most so many characters: 13 or more. */
@@ -40,7 +40,7 @@ const EMAIL = `${EMAIL_CHARACTER}{1,20}(?:\\.${EMAIL_CHARACTER}{1,20}){0,2}@(?:(
 /** An address of at most so many characters: 24 or more. */
 function shortEmail(most: number): string {
   if (most >= 249) return EMAIL;
-  const step = within(most / 5 - 1, 1, 20);
+  const step = within(most / 5 - 1, 20);
   const [first, second] = shortLabels(most - 2 * step - 12);
   return `${EMAIL_CHARACTER}{1,${step}}(?:\\.${EMAIL_CHARACTER}{1,${step}})?@(?:${first})?${second}[A-Za-z]{2,10}`;
 }
@@ -76,7 +76,7 @@ function shortUri(most: number): string {
   const isEncoded = most >= 1000;
   const host = Math.min(239, Math.floor(most * 0.4));
   const rest = (most - 16 - host) / (isEncoded ? 3 : 1);
-  const [path, fragment] = [within(rest * 0.45, 1, 500), within(rest * 0.1, 1, 500)];
+  const [path, fragment] = [within(rest * 0.45, 500), within(rest * 0.1, 500)];
   const characters = (more: string) =>
     `(?:[A-Za-z0-9._~!$&'()*+,;=:@${more}/-]${isEncoded ? '|%[0-9A-Fa-f]{2}' : ''})`;
   return `(?:https?|wss?|ftp)://(?:${shortHost(host)}|${IPV4})${PORT}(?:/${characters('')}{0,${path}})?(?:\\?${characters('?')}{0,${path}})?(?:#${characters('?')}{0,${fragment}})?`;
@@ -108,9 +108,9 @@ const REGEX = `\\^?(?:(?:${REGEX_ATOM}|${REGEX_GROUP})${QUANTIFIER})*\\$?`;
 
 const whole = (pattern: string) => `^(?:${pattern})$`;
 
-/** The whole part of a number, not below `least` nor above `most`. */
-function within(value: number, least: number, most: number): number {
-  return Math.min(most, Math.max(least, Math.floor(value)));
+/** The whole part of a number, from 1 to `most`. */
+function within(value: number, most: number): number {
+  return Math.min(most, Math.max(1, Math.floor(value)));
 }
 
 /** Formats of strings. Every text that matches the pattern has the format; some texts of the format do not match. */
