@@ -1,6 +1,6 @@
 import '../platform/check-node.ts';
 
-export type { ServiceLimits } from './admission/admission.ts';
+export type { ServiceLimits } from './admission/service-limits.ts';
 export { createApp } from './app.ts';
 export type { BodyLimits } from './bodies/bodies.ts';
 export type { ServiceContext } from './context.ts';

@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest';
-import { Admission, resolveLimits, type ServiceLimits } from '../../src/service/admission/admission.ts';
+import { Admission } from '../../src/service/admission/admission.ts';
+import { resolveLimits, type ServiceLimits } from '../../src/service/admission/service-limits.ts';
 import { createApp } from '../../src/service/app.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import { Connections } from '../../src/service/http/exchange.ts';
