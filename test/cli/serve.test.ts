@@ -94,7 +94,10 @@ describe('martingale serve', () => {
     [['--lora-alpha', '0'], /--lora-alpha.*number above 0/],
     [['--training-memory', '0'], /--training-memory.*number above 0/],
     [['--lora-rank', 'x'], /--lora-rank.*whole number/],
-    [['--tool-calls', 'xml'], /--tool-calls.*hermes, named, lfm2, mistral, ministral, deepseek, deepseek-v3.1, llama, json, none/],
+    [
+      ['--tool-calls', 'xml'],
+      /--tool-calls.*hermes, named, lfm2, mistral, ministral, deepseek, deepseek-v3.1, llama, json, none/,
+    ],
     [['--device', 'cuda'], /--device.*cpu, webgpu/],
   ])('refuses the flags %j by name', async (flags, message) => {
     const { stderr, code } = await command(['serve', '--port', '0', '--data', data, ...flags]);

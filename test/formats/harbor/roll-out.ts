@@ -9,11 +9,7 @@ export const dockerfile = (...lines: string[]) => ({
 });
 
 /** One rollout whose model runs a command, and then speaks; and what the model has read. */
-export async function rollOut(
-  files: Record<string, string>,
-  command: string,
-  options: HarborTasksOptions,
-) {
+export async function rollOut(files: Record<string, string>, command: string, options: HarborTasksOptions) {
   const { environment, scenarios } = await harborTasks(await taskFolder(files), options);
   let read = '';
   const model = scriptedModel(({ messages }) => {
