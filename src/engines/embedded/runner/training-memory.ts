@@ -33,6 +33,8 @@ const alive = {
   scores: 11,
   /** Hidden states of the MLP. */
   hidden: 12,
+  /** The same, of one matrix for gate and up: its product and the gradient of that too, each of twice the width. */
+  joinedHidden: 16,
   /** States of the width of the heads. */
   heads: 12,
   /** States of the model's width. */
@@ -45,7 +47,8 @@ const alive = {
 /** Numbers that the passes of one layer of a kind have in memory. */
 function layerNumbers(architecture: Architecture, kind: LayerKind, { sequences, time }: BatchSize): number {
   const { width, heads, keyValueHeads, headWidth, mlpWidth, convolutions } = architecture;
-  const common = alive.hidden * mlpWidth + alive.states * width;
+  const hidden = architecture.joinedGate ? alive.joinedHidden : alive.hidden;
+  const common = hidden * mlpWidth + alive.states * width;
   const tokens = sequences * time;
   if (kind === 'convolution') return tokens * (common + alive.windows * (convolutions?.taps ?? 0) * width);
   const ofHeads = alive.heads * (heads + keyValueHeads) * headWidth;

@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { gemma3 as gemma3Family } from '../../../../../src/engines/embedded/checkpoint/families/gemma3.ts';
+import { graniteHybridFile } from '../../../../../src/engines/embedded/checkpoint/families/granite.ts';
+import { smollm3 } from '../../../../../src/engines/embedded/checkpoint/families/smollm3.ts';
 import { GgufFields } from '../../../../../src/engines/embedded/checkpoint/gguf/fields.ts';
 import type { GgufValue } from '../../../../../src/engines/embedded/checkpoint/gguf/header.ts';
 import { GgufFile } from '../../../../../src/engines/embedded/checkpoint/gguf-file.ts';
@@ -81,6 +83,37 @@ it('a Gemma 3 of Ollama has other names for its bases, a list of layers, and a c
     rope_theta: 1_000_000,
     layer_types: Array(62).fill('full_attention'),
   });
+});
+
+it('a Granite without attention in some layers, or without positions, is refused by the field', () => {
+  const read = (more: [string, GgufValue][]) => {
+    const metadata = new Map(more.map(([name, value]) => [`granitehybrid.${name}`, value] as const));
+    const fields = new GgufFields('x.gguf', { metadata, tensors: new Map() });
+    const sizes = { width: 32, heads: 4, headWidth: 16, factors: null };
+    return graniteHybridFile.gguf.config(fields, sizes);
+  };
+  // Factors that a file does not have, or has as 0, are those of llama.cpp.
+  expect(read([['residual_scale', 0]])).toMatchObject({
+    ...{ embedding_multiplier: 1, attention_multiplier: 0.25, residual_multiplier: 1, logits_scaling: 1 },
+  });
+  expect(() => read([['attention.head_count_kv', [0, 4, 4]]])).toThrow(
+    /granitehybrid\.attention\.head_count_kv is a list of 3\. martingale runs Granite 4\.0 without experts and state space/,
+  );
+  expect(() => read([['attention.head_count_kv', [2, 4]]])).toThrow(/all have the same number of heads/);
+  expect(() => read([['rope.scaling.finetuned', false]])).toThrow(
+    /granitehybrid\.rope\.scaling\.finetuned is false\. martingale runs Granite with rotary positions/,
+  );
+});
+
+it('a SmolLM3 has the layers without rotations that llama.cpp knows', () => {
+  const fields = new GgufFields('x.gguf', {
+    metadata: new Map<string, GgufValue>([['smollm3.rope.freq_base', 5e6]]),
+    tensors: new Map(),
+  });
+  const config = smollm3.gguf.config(fields, { width: 32, heads: 4, headWidth: 16, factors: null });
+  expect(config).toMatchObject({ rope_theta: 5e6, rope_scaling: null });
+  // The default of transformers is each fourth.
+  expect(config).not.toHaveProperty('no_rope_layers');
 });
 
 it('the words of Granite 3 have three names', async () => {
