@@ -333,6 +333,8 @@ describe('the styles of replies', () => {
     expect(stylesOf('qwen3')).toEqual(['hermes', 2, '<think>']);
     expect(stylesOf('hermes')).toEqual(['hermes', 0, undefined]);
     expect(stylesOf('lfm2')).toEqual(['lfm2', 2, undefined]);
+    expect(stylesOf('granite')).toEqual(['hermes', 2, undefined]);
+    expect(stylesOf('mistral')[0]).toBe('mistral');
   });
 
   it('can be set', () => {
