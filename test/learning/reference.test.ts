@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { rlConfigSchema } from '../../src/contract/index.ts';
 import { datumLoss, klPenaltyShifts, plainSampling, resolveRlConfig } from '../../src/learning/index.ts';
+import { testScale } from '../support/size.ts';
 import {
   type ReferenceConfig,
   type ReferenceTrajectory,
@@ -137,7 +138,7 @@ const config = fc
 
 describe('the mathematics of a job', () => {
   it('matches the formulas: the loss, and its gradient by differences of the frozen objective', () => {
-    fc.assert(fc.property(groups, config, compare), { seed: 11, numRuns: 1500 });
+    fc.assert(fc.property(groups, config, compare), { seed: 11, numRuns: 500 * testScale });
   });
 
   it.each(['token', 'sequence', 'average', 'geometric_average'])(

@@ -205,7 +205,7 @@ it('two models train at once, each on its own seat, and a stopped run goes on wi
         scenarios: marketScenarios({ seed: 1, count: 30 }),
         model: seller,
         seats: { buyer: { model: buyer, trains: true } },
-        steps: 4,
+        steps: 3,
         groupsPerStep: 4,
         rolloutsPerGroup: 4,
         validation: { scenarios: marketScenarios({ seed: 2, count: 2 }) },
@@ -218,8 +218,8 @@ it('two models train at once, each on its own seat, and a stopped run goes on wi
       });
     };
     const whole = await trade('trade', {});
-    expect(whole.finalStep).toBe(4);
-    expect(whole.learners.buyer?.name).toMatch(/market\/trade-buyer:step4$/);
+    expect(whole.finalStep).toBe(3);
+    expect(whole.learners.buyer?.name).toMatch(/market\/trade-buyer:step3$/);
     const records = await recordsOf('trade', 1);
     expect(
       records.map(({ seat }) => [seat?.name, seat?.model.replace(/.*-/, ''), seat?.trains]).slice(0, 2),
@@ -233,19 +233,19 @@ it('two models train at once, each on its own seat, and a stopped run goes on wi
       opponents: [{ seat: 'buyer', model: expect.stringMatching(/buyer:step1$/), rollouts: 16 }],
     });
     const validated = whole.validation.after?.groups[0]?.rollouts[0]?.seats ?? [];
-    expect(validated.map(({ model }) => model.replace(/.*-/, ''))).toEqual(['seller:step4', 'buyer:step4']);
+    expect(validated.map(({ model }) => model.replace(/.*-/, ''))).toEqual(['seller:step3', 'buyer:step3']);
     const jobs = await Promise.all(
       [whole.model, whole.learners.buyer].map(async (model) => {
         const { data } = await client.trainingJobs.list(model?.id ?? '');
         return data.length;
       }),
     );
-    expect(jobs).toEqual([4, 4]);
+    expect(jobs).toEqual([3, 3]);
 
     const stopping = new AbortController();
     await trade('halves', { signal: stopping.signal, stop: () => stopping.abort() });
     const resumed = await trade('halves', { resume: true });
-    expect(resumed.learners.buyer?.name).toMatch(/halves-buyer:step4$/);
+    expect(resumed.learners.buyer?.name).toMatch(/halves-buyer:step3$/);
     expect(resumed.reports.map(({ reward, metrics }) => [reward, metrics['buyer/reward']])).toEqual(
       whole.reports.map(({ reward, metrics }) => [reward, metrics['buyer/reward']]),
     );
@@ -253,7 +253,7 @@ it('two models train at once, each on its own seat, and a stopped run goes on wi
     const examples = [{ messages: [{ role: 'assistant', content: 'sold' }] }];
     await sft({ model: await open('halves-buyer'), examples });
     await expect(trade('halves', { resume: true })).rejects.toThrow(
-      /was at local\/market\/halves-buyer:step4, but its newest checkpoint is .*:step5/,
+      /was at local\/market\/halves-buyer:step3, but its newest checkpoint is .*:step4/,
     );
     const stateFile = join(folder, 'halves', 'state.json');
     const state = JSON.parse(await readFile(stateFile, 'utf8'));

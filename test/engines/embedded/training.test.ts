@@ -44,13 +44,15 @@ describe('training by the embedded engine', () => {
     runtime: 'onnxruntime-node' | 'onnxruntime-web';
     threads: number;
   }) => {
-    const asked = Array.from({ length: 64 }, (_, index) => bench.request(`track order ${index}`, index));
+    const isWeb = options.runtime === 'onnxruntime-web';
+    // The web runtime is slow.
+    const asked = Array.from({ length: isWeb ? 16 : 64 }, (_, index) =>
+      bench.request(`track order ${index}`, index),
+    );
     const datums = await bench.sample(asked, (index) => (index % 5) - 2);
     const { loss } = resolveRlConfig(rlConfigSchema.parse({ kl_penalty_coef: 0.1 }), { learningRate: 1e-3 });
     const withReference = { ...batchOf(datums), loss, reference: base };
-    // The web runtime is slow.
-    const batches =
-      options.runtime === 'onnxruntime-web' ? [withReference] : [batchOf(datums), withReference];
+    const batches = isWeb ? [withReference] : [batchOf(datums), withReference];
     const train = async (threads: number) => {
       const engine = await createEmbeddedEngine({ ...options, threads, samplerThreads: 1 });
       const folder = join(bench.folder, `${options.runtime}-${options.threads}-${threads}`);

@@ -157,16 +157,12 @@ test('an uncaught error shows the line of the program that called train(), and n
 });
 
 test('a run does not resume with other options, without a directory, or with a missing one', async () => {
-  await runs.run('other', { steps: 1 });
-  const { errors } = await runs.run('other', { steps: 1, resume: true, seed: 4, groupsPerStep: 3 });
+  const name = 'synchronous-whole';
+  const { errors } = await runs.run(name, { resume: true, seed: 4, groupsPerStep: 3 });
   expect(errors).toContain('`groupsPerStep` was 2 and is 3; `seed` was 3 and is 4');
   // A run with another model is refused before that model is created.
-  const renamed = await runs.run('renamed', {
-    steps: 1,
-    resume: true,
-    runDirectory: runs.path('other'),
-  });
-  expect(renamed.errors).toContain('The run trains local/resume/other, and `model` is resume/renamed.');
+  const renamed = await runs.run('renamed', { resume: true, runDirectory: runs.path(name) });
+  expect(renamed.errors).toContain(`The run trains local/resume/${name}, and \`model\` is resume/renamed.`);
   expect((await runs.models.list({ limit: 100 })).data.map(({ name }) => name)).not.toContain('renamed');
   expect(renamed.errors).not.toMatch(/Symbol\(|src\/training\//);
   expect((await runs.run('nowhere', { resume: true })).errors).toContain('There is no run directory');
