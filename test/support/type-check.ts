@@ -58,7 +58,7 @@ async function hashOfSources(): Promise<string> {
   const names = await readdir(join(root, 'src'), { recursive: true });
   const sources = names.filter((name) => /\.tsx?$/.test(name)).map((name) => join('src', name));
   const hash = createHash('sha256');
-  for (const path of ['tsconfig.json', 'tsconfig.build.json', ...sources.sort()])
+  for (const path of ['package-lock.json', 'tsconfig.json', 'tsconfig.build.json', ...sources.sort()])
     hash.update(`${path}\n`).update(await readFile(join(root, path)));
   return hash.digest('hex').slice(0, 16);
 }
