@@ -53,8 +53,6 @@ export const attribute = {
   modelName: 'martingale.model.name',
   baseModel: 'martingale.model.base',
   step: 'martingale.step',
-  scenarioId: 'martingale.scenario.id',
-  scenarioSplit: 'martingale.scenario.split',
   groupIndex: 'martingale.group.index',
   rolloutIndex: 'martingale.rollout.index',
   /** `completed`, `failed` or `cancelled`. */

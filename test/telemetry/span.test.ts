@@ -34,7 +34,7 @@ describe('withSpan', () => {
       await nextTurn();
       await Promise.all(
         ['a', 'b'].map((scenario) =>
-          withSpan(`group ${scenario}`, { [attribute.scenarioId]: scenario }, async () => {
+          withSpan(`group ${scenario}`, { [attribute.environment]: scenario }, async () => {
             await nextTurn();
             await withSpan(spanName.modelCall(scenario), { [genAi.requestModel]: scenario }, nextTurn);
           }),
@@ -49,7 +49,7 @@ describe('withSpan', () => {
       ['chat b', 'group b'],
     ]);
     expect(spans.map(({ ends }) => ends)).toEqual([1, 1, 1, 1, 1]);
-    expect(spans[1]?.attributes).toEqual({ 'martingale.scenario.id': 'a' });
+    expect(spans[1]?.attributes).toEqual({ 'martingale.environment': 'a' });
     expect(spans[1]?.status).toBeUndefined();
   });
 
