@@ -4,6 +4,7 @@ import { useApi } from '../api-client.ts';
 import { type Column, Columns } from '../group/columns.tsx';
 import { formatNumber } from '../parts/format.ts';
 import { useKeys } from '../parts/keys.ts';
+import { KindButtons } from '../parts/kind-buttons.tsx';
 import { Data, Nothing } from '../parts/states.tsx';
 import { stepTitle } from '../parts/titles.ts';
 import { addressOf, type PanelProps, setQuery } from '../router.ts';
@@ -12,6 +13,8 @@ import './flips.css';
 
 /** Most scenarios in the list. */
 const maxShown = 500;
+
+const kinds = { better: 'Better', worse: 'Worse' };
 
 /** Two checkpoints on the same scenarios: how much better, and which scenarios flipped, with both conversations. */
 export function Flips({ params, query }: PanelProps<'runA' | 'whichA' | 'runB' | 'whichB'>) {
@@ -23,12 +26,11 @@ export function Flips({ params, query }: PanelProps<'runA' | 'whichA' | 'runB' |
 
 function FlipsPanel({ data, query }: { data: FlipsData; query: PanelProps['query'] }) {
   const { a, b, measure, difference, pValue, wins, losses, ties, flips, onlyInA, onlyInB } = data;
+  const kind = query.show === 'better' || query.show === 'worse' ? query.show : null;
   const shown = useMemo(
     () =>
-      flips.filter(({ difference: by }) =>
-        query.show === 'worse' ? by < 0 : query.show === 'better' ? by > 0 : true,
-      ),
-    [flips, query.show],
+      flips.filter(({ difference: by }) => (kind === 'worse' ? by < 0 : kind === 'better' ? by > 0 : true)),
+    [flips, kind],
   );
   const at = Math.min(Number(query.at ?? 0), shown.length - 1);
   const choose = (index: number) =>
@@ -95,19 +97,12 @@ function FlipsPanel({ data, query }: { data: FlipsData; query: PanelProps['query
           <div class="panel-head">
             <h2>{flips.length} scenarios changed</h2>
             <div class="buttons">
-              {(['better', 'worse'] as const).map((kind) => (
-                <button
-                  key={kind}
-                  type="button"
-                  class="button"
-                  aria-pressed={query.show === kind}
-                  disabled={(kind === 'better' ? wins : losses) === 0}
-                  onClick={() => setQuery({ show: query.show === kind ? null : kind, at: null })}
-                >
-                  {kind === 'better' ? 'Better' : 'Worse'}{' '}
-                  <span class="muted">{kind === 'better' ? wins : losses}</span>
-                </button>
-              ))}
+              <KindButtons
+                kinds={kinds}
+                chosen={kind}
+                countOf={(one) => (one === 'better' ? wins : losses)}
+                onChoose={(one) => setQuery({ show: one, at: null })}
+              />
             </div>
           </div>
           <ul class="flips-list" aria-label="Scenarios, the largest change first">

@@ -65,6 +65,10 @@ export function formatCost(cost: number | null | undefined): string {
 export const counted = (count: number, noun: string): string =>
   `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;
 
+/** `12 groups`, or `3 of 12 groups` where only some are shown. */
+export const shownOf = (shown: number, all: number, noun: string): string =>
+  shown === all ? counted(all, noun) : `${shown} of ${counted(all, noun)}`;
+
 /** An identifier of the records as words: `no_signal` becomes `no signal`, `sampledTokens` `sampled tokens`. */
 export const inWords = (name: string): string =>
   name

@@ -3,7 +3,7 @@ import { largestOf, smallestOf } from '../../../util/extremes.ts';
 import type { GroupRow, StepDetail } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { type Figure, Figures } from '../parts/figures.tsx';
-import { counted, formatCount, formatNumber, formatSeconds, formatShare } from '../parts/format.ts';
+import { counted, formatCount, formatNumber, formatSeconds, formatShare, shownOf } from '../parts/format.ts';
 import { Histogram } from '../parts/histogram.tsx';
 import { useKeys } from '../parts/keys.ts';
 import { KindButtons } from '../parts/kind-buttons.tsx';
@@ -96,11 +96,7 @@ function StepPanel({ step, query }: { step: StepDetail; query: PanelProps['query
       {failures.length > 0 && <Failures step={step} />}
       <section class="panel" aria-label="Groups">
         <div class="panel-head">
-          <h2>
-            {shown.length === groups.length
-              ? counted(groups.length, 'group')
-              : `${shown.length} of ${counted(groups.length, 'group')}`}
-          </h2>
+          <h2>{shownOf(shown.length, groups.length, 'group')}</h2>
           <input
             class="field"
             type="search"

@@ -3,7 +3,7 @@ import { largestOf } from '../../../util/extremes.ts';
 import type { Lane, Timeline as TimelineData } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { Figures } from '../parts/figures.tsx';
-import { counted, formatSeconds, formatShare } from '../parts/format.ts';
+import { counted, formatSeconds, formatShare, shownOf } from '../parts/format.ts';
 import { useKeys } from '../parts/keys.ts';
 import { KindButtons } from '../parts/kind-buttons.tsx';
 import { Data, Nothing } from '../parts/states.tsx';
@@ -76,11 +76,7 @@ function TimelinePanel({ timeline, query }: { timeline: TimelineData; query: Pan
       <TimelineFigures timeline={timeline} usual={usual} isOfKind={isOfKind} />
       <section class="panel" aria-label="Lanes">
         <div class="panel-head">
-          <h2>
-            {shown.length === lanes.length
-              ? counted(lanes.length, 'rollout')
-              : `${shown.length} of ${counted(lanes.length, 'rollout')}`}
-          </h2>
+          <h2>{shownOf(shown.length, lanes.length, 'rollout')}</h2>
           <fieldset class="buttons" aria-label="Which rollouts">
             <KindButtons
               kinds={kinds}
