@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type ValidationIssue, validationIssueSchema } from '../contract/index.ts';
+import { jsonOf } from '../util/json.ts';
 import { type CallFacts, isPage, RequestError, type RequestErrorCode } from './errors.ts';
 import { parseRetryAfter } from './retry.ts';
 
@@ -79,7 +80,7 @@ interface ErrorBody {
 
 /** The message of an error's body, on one line, with `issues` if it is a validation error. */
 export function readErrorBody(body: string): ErrorBody {
-  const parsed = errorBodySchema.safeParse(parseJson(body));
+  const parsed = errorBodySchema.safeParse(jsonOf(body));
   if (!parsed.success) return { detail: excerpt(body), issues: [] };
   const { detail, error, message } = parsed.data;
   if (Array.isArray(detail)) {
@@ -103,12 +104,4 @@ export function excerpt(body: string): string {
     return `a page of HTML, "${text.trim()}"`;
   }
   return line.length > maxExcerpt ? `${line.slice(0, maxExcerpt)}…` : line;
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -23,6 +23,10 @@ export interface Interval {
   method: 'normal' | 'wilson';
 }
 
+/** The ends of the 95 % interval; null without one. */
+export const endsOf = (estimate: Estimate | null): [number, number] | null =>
+  estimate?.interval95 ? [estimate.interval95.low, estimate.interval95.high] : null;
+
 const z95 = 1.96;
 
 /** The mean of any values, with a normal interval. Null for no values. */

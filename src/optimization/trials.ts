@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import type { TextSet } from '../environment/index.ts';
-import { type Estimate, type Evaluation, evaluate } from '../evaluation/index.ts';
+import { type Evaluation, endsOf, evaluate } from '../evaluation/index.ts';
 import { type RolloutGroup, type RolloutSettings, rolloutSettingNames } from '../rollout/index.ts';
 import type { RunDirectory } from '../training/index.ts';
 import type { OptimizeOptions } from './options.ts';
@@ -96,7 +96,7 @@ export class Trials<Schema extends z.ZodType, Outcome, Texts extends TextSet> {
         name,
         policy: evaluation.policy,
         score: { reward: reward.mean, success: share?.mean ?? null },
-        intervals: { reward: rangeOf(reward), success: rangeOf(share) },
+        intervals: { reward: endsOf(reward), success: endsOf(share) },
         scenarios: perScenario.length,
         scored: reward.count,
         counts,
@@ -133,6 +133,3 @@ const settingsOf = (
   Object.fromEntries(
     Object.entries(options).filter(([name, value]) => evaluationNames.includes(name) && value !== undefined),
   );
-
-const rangeOf = (estimate: Estimate | null): [number, number] | null =>
-  estimate?.interval95 ? [estimate.interval95.low, estimate.interval95.high] : null;

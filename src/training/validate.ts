@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { type Estimate, type Evaluation, evaluate } from '../evaluation/index.ts';
+import { type Evaluation, endsOf, evaluate } from '../evaluation/index.ts';
 import type { ModelHandle } from '../model/index.ts';
 import type { RunValidation } from '../progress/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
@@ -125,9 +125,6 @@ function released<Scenario>(evaluation: Evaluation<Scenario>): Evaluation<Scenar
   for (const group of evaluation.groups) group.release({ keepsTexts: true });
   return evaluation;
 }
-
-const endsOf = (estimate: Estimate | null): [number, number] | null =>
-  estimate?.interval95 ? [estimate.interval95.low, estimate.interval95.high] : null;
 
 interface StoredEvaluation<Schema extends z.ZodType> {
   validation: ValidationOptions<Schema>;

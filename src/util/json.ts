@@ -2,6 +2,15 @@ import { createHash } from 'node:crypto';
 
 export type JsonObject = Record<string, unknown>;
 
+/** The value of a JSON text; undefined for any other text. */
+export function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Whether a value is an object, but not null and not an array. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -6,6 +6,7 @@ import { MartingaleError, printable } from '../../contract/index.ts';
 import type { GgufType, TrainedChange } from '../../engines/embedded/tools.ts';
 import { isFree, writeNewFolder } from '../../util/durable-files.ts';
 import { isSystemError } from '../../util/error.ts';
+import { badOption } from '../bad-option.ts';
 import { findTrainedModel, nameOf } from '../find-model.ts';
 import { useClient } from '../open-client.ts';
 import { listenForInterrupt } from '../program-end.ts';
@@ -13,7 +14,6 @@ import { taskBar } from '../task-bar.ts';
 import { formHint } from './form-hint.ts';
 import {
   type Base,
-  badOption,
   type Download,
   download,
   type ExportedModel,

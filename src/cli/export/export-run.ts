@@ -1,11 +1,12 @@
 import { writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { MartingaleError, printable, withoutStep } from '../../contract/index.ts';
+import { printable, withoutStep } from '../../contract/index.ts';
 import { counted } from '../../progress/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
 import { type RunReader, readRun } from '../../training/index.ts';
 import { isFree, makeFolder, writeAtomically, writeNewFolder } from '../../util/durable-files.ts';
 import type { RunRow } from '../../view/index.ts';
+import { badOption } from '../bad-option.ts';
 import { chooseRun } from '../run-commands/chosen-run.ts';
 import { atifOf } from './atif.ts';
 import { CsvTable } from './csv.ts';
@@ -141,5 +142,3 @@ interface NamedGroup {
 async function* groupsOf(run: RunReader, names: readonly string[]): AsyncGenerator<NamedGroup, undefined> {
   for (const name of names) for await (const record of run.groups(name)) yield { name, record };
 }
-
-const badOption = (problem: string) => new MartingaleError('bad_option', problem);

@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander';
-import { MartingaleError } from '../../contract/index.ts';
 import type { GgufType } from '../../engines/embedded/tools.ts';
+import { badOption } from '../bad-option.ts';
 import { anyNumber, serviceUrl } from '../flags.ts';
 import { exportModel, type ModelExport } from './export-model.ts';
 import { exportRun, type RunExport, runForms } from './export-run.ts';
@@ -34,8 +34,6 @@ async function exportEither(name: string | undefined, flags: ExportFlags): Promi
     );
   return exportModel(name, { ...rest, in: folder, ...(to === undefined ? {} : { to }) });
 }
-
-const badOption = (problem: string) => new MartingaleError('bad_option', problem);
 
 export const exportCommand = (): Command =>
   new Command('export')

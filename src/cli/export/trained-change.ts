@@ -4,6 +4,7 @@ import type { Client } from '../../client/index.ts';
 import { MartingaleError } from '../../contract/index.ts';
 import type { TrainedChange } from '../../engines/embedded/tools.ts';
 import { writeDurably } from '../../util/durable-files.ts';
+import { badOption } from '../bad-option.ts';
 import { showFetch } from '../checkpoint-flags.ts';
 
 export interface ExportedModel {
@@ -102,8 +103,6 @@ export async function readChange(
     };
   return openTrainedWeights(join(folder, first), base.architecture);
 }
-
-export const badOption = (problem: string) => new MartingaleError('bad_option', problem);
 
 const badArchive = ({ name }: ExportedModel, problem: string) =>
   new MartingaleError(

@@ -1,9 +1,10 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { MartingaleError, printable } from '../../contract/index.ts';
+import { printable } from '../../contract/index.ts';
 import { type ComparedEvaluation, compare, describeComparison } from '../../evaluation/index.ts';
 import { alignColumns } from '../../util/text-table.ts';
 import type { RunDetail, RunRow } from '../../view/index.ts';
+import { badOption } from '../bad-option.ts';
 import { type ChosenRun, chooseRun } from './chosen-run.ts';
 import { print, printJson, type RunFlags } from './print.ts';
 import { percentage, shortNumber } from './text.ts';
@@ -35,8 +36,6 @@ export async function compareNamed(names: readonly string[], flags: CompareFlags
     throw badOption('--measure is of evaluations: name them, such as desk:before and desk:after.');
   return compareRuns(a, b, flags);
 }
-
-const badOption = (problem: string) => new MartingaleError('bad_option', problem);
 
 /** The evaluation that a text names, as `[name=]` and a path, or a run and its evaluation; null for anything else. */
 async function namedEvaluation(text: string, flags: RunFlags): Promise<ComparedEvaluation | null> {

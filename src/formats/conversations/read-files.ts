@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { MartingaleError } from '../../contract/index.ts';
-import { isObject } from '../../util/json.ts';
+import { isObject, jsonOf } from '../../util/json.ts';
 import { byteLines } from '../../util/json-lines.ts';
 import { isLfsPointer, lfsProblem } from '../../util/lfs-pointer.ts';
 
@@ -51,7 +51,7 @@ async function filesIn(folder: string): Promise<string[]> {
  */
 export async function* valuesOf(file: string): AsyncGenerator<FoundValue, undefined> {
   if (!/\.(jsonl|ndjson)$/.test(file)) {
-    const whole = parse(await readFile(file, 'utf8'));
+    const whole = jsonOf(await readFile(file, 'utf8'));
     if (Array.isArray(whole)) yield* whole.map((value, at) => ({ value, where: `${file}[${at}]` }));
     else if (isObject(whole)) yield { value: whole, where: file };
     if (whole !== undefined) return;
@@ -60,14 +60,6 @@ export async function* valuesOf(file: string): AsyncGenerator<FoundValue, undefi
     const text = bytes.toString('utf8');
     if (number === 1 && isLfsPointer(bytes))
       throw new MartingaleError('source_not_found', `${file} ${lfsProblem}.`);
-    if (text.trim() !== '') yield { value: parse(text), where: `${file}:${number}` };
-  }
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
+    if (text.trim() !== '') yield { value: jsonOf(text), where: `${file}:${number}` };
   }
 }

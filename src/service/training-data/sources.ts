@@ -3,7 +3,7 @@ import { realpath, stat } from 'node:fs/promises';
 import { type BlockList, isIP, type LookupFunction } from 'node:net';
 import { resolve } from 'node:path';
 import { listOf } from '../../util/public-addresses.ts';
-import { invalidField, messageOf, ServiceError } from '../errors.ts';
+import { badOption, invalidField, messageOf } from '../errors.ts';
 
 /** Where `training_data_url` may point besides uploads. Default: nowhere. */
 export interface TrainingDataOptions {
@@ -81,9 +81,6 @@ function toList(origin: string, addresses: readonly string[]): BlockList {
     throw badOption(`the host ${origin} of training data: ${messageOf(cause)}`, cause);
   }
 }
-
-const badOption = (message: string, cause?: unknown) =>
-  new ServiceError(500, 'bad_option', message, { cause });
 
 /** What is known about training data besides its content. */
 export interface FoundData {

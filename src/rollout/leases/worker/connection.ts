@@ -2,6 +2,7 @@ import { deserialize, serialize } from 'node:v8';
 import { Agent, request } from 'undici';
 import type { z } from 'zod';
 import { readAnswer } from '../../../util/answers.ts';
+import { jsonOf } from '../../../util/json.ts';
 import { toFailure } from '../../rollout.ts';
 import { findKey } from '../key-file.ts';
 import { type Batch, maxBodyBytes } from '../mailbox.ts';
@@ -65,7 +66,7 @@ export class ProgramConnection {
     sending: Sending,
   ): Promise<z.output<Schema>> {
     const text = (await this.#post(path, sending)).toString();
-    const parsed = schema.safeParse(asJson(text));
+    const parsed = schema.safeParse(jsonOf(text));
     if (parsed.success) return parsed.data;
     throw new WorkerError(
       'program_away',
@@ -116,12 +117,4 @@ export class ProgramConnection {
   }
 }
 
-function asJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
-const refusalOf = (text: string) => refusalSchema.safeParse(asJson(text)).data?.error;
+const refusalOf = (text: string) => refusalSchema.safeParse(jsonOf(text)).data?.error;
