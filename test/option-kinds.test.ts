@@ -3,13 +3,16 @@ import { MockLanguageModelV4 } from 'ai/test';
 import {
   createClient,
   defineEnvironment,
+  earlyStop,
   evaluate,
   externalModel,
   gradingJudge,
+  linear,
   ModelHandle,
   OptionError,
   openModel,
   runGroups,
+  ScenarioSet,
   sft,
   train,
 } from 'martingale';
@@ -44,7 +47,8 @@ const training = (more: object) => () =>
   call(train, { environment, scenarios, model, progress: false, ...size, ...more });
 const evaluating = (more: object) => () =>
   call(evaluate, { environment, scenarios, model, progress: false, ...more });
-const serving = (more: object) => () => call(startService, { engine: {}, dataFolder: '/nowhere', ...more });
+const serving = (more: object) => () =>
+  call(startService, { engine: { baseModels: [] }, dataFolder: '/nowhere', ...more });
 const opening = (more: object) => () => call(createEmbeddedEngine, more);
 const defining = (more: object) => () =>
   call(defineEnvironment, { name: 'a', scenario: z.object({}), prompt: () => '', ...more });
@@ -64,6 +68,14 @@ const refused: readonly [of: string, work: () => unknown, message: string][] = [
   ['train', training({ stopWhen: 3 }), '`stopWhen` is 3. Pass a function.'],
   ['train', training({ executor: {} }), '`executor` is an object without fields. Pass an executor'],
   ['train', training({ onUnexpectedCall: 'ignore' }), '`onUnexpectedCall` is "ignore". Pass "error" or'],
+  ['train', () => call(train), 'train() got undefined in place of its options. Pass an object with some of'],
+  ['evaluate', evaluating({ timeoutMs: '9' }), '`timeoutMs` is "9". Pass a number.'],
+  ['evaluate', evaluating({ passAt: 3 }), '`passAt` is 3. Pass a list.'],
+  ['createClient', () => call(createClient, { baseUrl: 'a', apiKey: 'a', retries: '3' }), '`retries` is "3"'],
+  ['earlyStop', () => call(earlyStop, { metric: 'loss', goal: 1 }), '`metric` is "loss". Pass "validation"'],
+  ['linear', () => call(linear, { from: '1', to: 2 }), '`from` is "1". Pass a number.'],
+  ['ScenarioSet', () => call(ScenarioSet.of, [1], { key: 'id' }), '`key` is "id". Pass a function.'],
+  ['defineEnvironment', defining({ rewards: 3 }), '`rewards` is 3. Pass an object.'],
   ['train', training({ client: 'http://a' }), '`client` is "http://a". Pass a client created by'],
   ['evaluate', evaluating({ key: 'id' }), '`key` is "id". Pass a function.'],
   ['evaluate', evaluating({ directory: 3 }), '`directory` is 3. Pass a path.'],
@@ -98,6 +110,7 @@ const refused: readonly [of: string, work: () => unknown, message: string][] = [
   ['createEmbeddedEngine', opening({ checkpoints: 'a' }), '`checkpoints` is "a". Pass a list.'],
   ['createEmbeddedEngine', opening({ checkpoints: [{ folder: 3 }] }), '`folder` is 3. Pass a path.'],
   ['createTinkerEngine', () => call(createTinkerEngine, { url: 'http://a', checkpoint: 3 }), '`checkpoint`'],
+  ['startService', serving({ engine: 'embedded' }), '`engine` is "embedded". Pass an engine'],
   ['startService', serving({ dataFolder: '' }), '`dataFolder` is "". Pass a path.'],
   ['startService', serving({ port: '80' }), '`port` is "80". Pass a whole number from 0 to 65535.'],
   ['startService', serving({ port: 65_536 }), '`port` is 65536. Pass a whole number from 0 to 65535.'],
@@ -126,6 +139,15 @@ describe('a value of another kind is refused before anything begins, with what t
     expect(error.message).toContain(message);
     expect(readdirSync('.')).toEqual(before);
   });
+});
+
+test('a credit, scenarios and examples of another kind are refused too', async () => {
+  expect(() => defining({ credit: 'all' })()).toThrow('`credit` is "all". Give { discount }, or a function');
+  await expect(training({ scenarios: { a: 1 } })()).rejects.toThrow(
+    '`scenarios` is an object with a. Pass a',
+  );
+  const trained = call(sft, { model, examples: 3 });
+  await expect(trained).rejects.toThrow('`examples` is 3. Pass a list of conversations');
 });
 
 test('an option that is undefined counts as left out', async () => {

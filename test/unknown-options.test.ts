@@ -288,7 +288,12 @@ const calls: readonly [string, () => unknown, string][] = [
   ],
   [
     'startService, limits',
-    () => startService({ engine: {} as Engine, dataFolder: 'a', limits: and({}, { job: 5 }) }),
+    () =>
+      startService({
+        engine: { baseModels: [] } as unknown as Engine,
+        dataFolder: 'a',
+        limits: and({}, { job: 5 }),
+      }),
     'limits.jobs',
   ],
   [

@@ -34,9 +34,9 @@ const sharedNames = {
   onUnansweredCall: true,
   setup: 'function',
   cleanup: 'function',
-  cleanupTimeoutMs: true,
-  rewards: true,
-  groupRewards: true,
+  cleanupTimeoutMs: 'numeric',
+  rewards: 'object',
+  groupRewards: 'object',
   credit: { discount: true },
 } satisfies OptionNames<Shared>;
 const rolloutNames: Record<RolloutOption, true | OptionTree> = {
@@ -56,19 +56,19 @@ const pieceNames = {
   onToolError: true,
   output: true,
   settings: objectOf({
-    temperature: true,
-    topP: true,
-    topK: true,
-    maxOutputTokens: true,
-    presencePenalty: true,
-    frequencyPenalty: true,
-    stopSequences: true,
+    temperature: 'number',
+    topP: 'number',
+    topK: 'number',
+    maxOutputTokens: 'number',
+    presencePenalty: 'number',
+    frequencyPenalty: 'number',
+    stopSequences: 'list',
     reasoning: true,
     toolChoice: true,
     providerOptions: true,
   } satisfies OptionNames<LoopSettings>),
-  observe: true,
-  stop: true,
+  observe: 'function',
+  stop: 'function',
   onError: true,
 } satisfies Record<PieceOption, OptionTree[string]>;
 const weightedNames = { weight: true, reward: true } as const;
@@ -155,6 +155,8 @@ export function checkOptions(options: CheckedOptions): void {
   }
   if (!(cleanupTimeoutMs > 0))
     throw invalid('cleanupTimeoutMs', cleanupTimeoutMs, 'Give milliseconds above 0.');
+  if (credit === null || !['undefined', 'object', 'function'].includes(typeof credit))
+    throw invalid('credit', credit, 'Give { discount }, or a function that returns the credit of each call.');
   if (typeof credit === 'object' && !(credit.discount >= 0 && credit.discount <= 1))
     throw invalid('credit.discount', credit.discount, 'Give a number from 0 to 1.');
 

@@ -21,7 +21,7 @@ const code = 'invalid_evaluation_option';
 const compareNames = {
   measure: true,
   confidence: true,
-  seed: true,
+  seed: 'whole',
 } satisfies OptionNames<CompareOptions>;
 
 /** The part of an evaluation that is compared. What is absent is not known, and not compared. */

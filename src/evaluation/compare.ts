@@ -24,7 +24,7 @@ export interface CompareAllOptions extends Pick<CompareOptions, 'seed'> {
 
 const code = 'invalid_evaluation_option';
 
-const optionNames = { measure: true, seed: true } satisfies OptionNames<CompareAllOptions>;
+const optionNames = { measure: true, seed: 'whole' } satisfies OptionNames<CompareAllOptions>;
 const evaluationNames = {
   name: true,
   evaluation: true,

@@ -80,7 +80,7 @@ const evaluateNames = {
   ...sharedNames,
   rolloutsPerScenario: true,
   temperature: true,
-  passAt: true,
+  passAt: 'list',
   isSuccess: 'function',
   key: 'function',
   directory: 'path',

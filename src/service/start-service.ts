@@ -67,7 +67,7 @@ export interface StartServiceOptions {
 }
 
 const optionNames = {
-  engine: true,
+  engine: 'engine',
   dataFolder: 'path',
   apiKey: 'text',
   host: 'text',

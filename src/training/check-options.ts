@@ -27,7 +27,7 @@ import type {
   WarmStart,
 } from './train-options.ts';
 
-const { timeoutMs: rolloutTimeoutMs, ...rolloutNames } = rolloutSettingNames;
+const { timeoutMs: _, ...rolloutNames } = rolloutSettingNames;
 
 export const trainNames = {
   ...rolloutNames,
@@ -50,7 +50,9 @@ export const trainNames = {
   config: configNames,
   teacher: objectOf({ model: true, weight: true } satisfies OptionNames<Teacher>),
   warmStart: objectOf({ examples: true, ...sftSettingNames } satisfies OptionNames<WarmStart>),
-  rolloutTimeoutMs,
+  rolloutTimeoutMs: true,
+  rewardTimeoutMs: true,
+  groupTimeoutMs: true,
   scenarioTimeoutMs: true,
   jobTimeoutMs: true,
   lostJob: objectOf(lostJobNames),
@@ -85,8 +87,8 @@ const otherWords: OtherWords = {
 export function checkOptions<Schema extends z.ZodType, Outcome>(
   settings: TrainOptions<Schema, Outcome>,
 ): WholeRolloutSettings {
-  const { steps, rolloutsPerGroup, rolloutTimeoutMs, warmStart } = settings;
   checkOptionNames('train()', settings, trainNames, otherWords);
+  const { steps, rolloutsPerGroup, rolloutTimeoutMs, warmStart } = settings;
   checkEnvironment('invalid_run_option', settings.environment);
   checkTeacher(settings.teacher, settings.environment);
   checkScenarios(settings);
@@ -135,7 +137,8 @@ function checkScenarios<Schema extends z.ZodType, Outcome>({
   scenarios,
   validation,
 }: TrainSettings<Schema, Outcome>): void {
-  if (typeof scenarios !== 'object' || scenarios === null)
+  const isSource = typeof scenarios === 'object' && scenarios !== null && 'take' in scenarios;
+  if (!Array.isArray(scenarios) && !isSource)
     throw invalidRunOption('scenarios', scenarios, 'Pass a list of scenarios or a `ScenarioSet`.');
   if (Array.isArray(scenarios) && scenarios.length === 0) throw noScenarios();
   if (!validation) return;

@@ -46,9 +46,9 @@ export interface EarlyStopOptions {
 }
 
 const earlyStopNames = {
-  metric: true,
+  metric: ['validation', 'validation_success', 'reward', 'success'],
   patience: true,
-  minDelta: true,
+  minDelta: 'numeric',
   goal: true,
 } satisfies OptionNames<EarlyStopOptions>;
 

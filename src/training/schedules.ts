@@ -19,7 +19,7 @@ interface FromTo {
   to: number;
 }
 
-const fromTo = { from: true, to: true } satisfies OptionNames<FromTo>;
+const fromTo = { from: 'number', to: 'number' } satisfies OptionNames<FromTo>;
 
 /** Changes linearly from the first step (`from`) to the last (`to`). */
 export function linear(options: FromTo): Schedule {
@@ -41,7 +41,7 @@ export function cosine(options: FromTo): Schedule {
  * @throws RangeError if `steps` is not a whole number of at least 0.
  */
 export function warmup(options: { steps: number; schedule: Schedule }): Schedule {
-  checkOptionNames('warmup()', options, { steps: true, schedule: true });
+  checkOptionNames('warmup()', options, { steps: true, schedule: 'function' });
   const { steps: rising, schedule } = options;
   if (!Number.isInteger(rising) || rising < 0)
     throw new RangeError(`warmup: \`steps\` is ${rising}; give a whole number of at least 0.`);

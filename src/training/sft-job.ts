@@ -55,6 +55,8 @@ export async function uploadExamples(
   examples: SftExamples | PromiseLike<SftExamples>,
   { option, signal }: { option: string; signal: AbortSignal | undefined },
 ): Promise<{ url: string; count: number }> {
+  if (typeof examples !== 'object' || examples === null)
+    throw invalidRunOption(option, examples, 'Pass a list of conversations, or an iterable of them.');
   const lines = await untilAborted(toLines(examples, { option, signal }), signal);
   if (lines.length === 0)
     throw runOptionError(option, `\`${option}\` is empty: there is nothing to train on.`);

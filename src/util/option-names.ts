@@ -12,6 +12,9 @@ const kinds = {
   path: { fits: (value) => typeof value === 'string' && value !== '', remedy: 'Pass a path.' },
   number: { fits: Number.isFinite, remedy: 'Pass a number.' },
   whole: { fits: Number.isSafeInteger, remedy: 'Pass a whole number.' },
+  /** Whose range the function checks. */
+  numeric: { fits: (value) => typeof value === 'number', remedy: 'Pass a number.' },
+  object: { fits: (value) => isRecord(value), remedy: 'Pass an object.' },
   /** A whole number from 0. */
   amount: {
     fits: (value) => Number.isSafeInteger(value) && Number(value) >= 0,
@@ -28,8 +31,14 @@ const kinds = {
   list: { fits: Array.isArray, remedy: 'Pass a list.' },
   client: { fits: (value) => has(value, 'models'), remedy: 'Pass a client created by `createClient()`.' },
   handle: { fits: (value) => has(value, 'client'), remedy: 'Pass a model created by `openModel()`.' },
+  engine: {
+    fits: (value) => has(value, 'baseModels'),
+    remedy: 'Pass an engine, such as of `createEmbeddedEngine()`.',
+  },
   executor: { fits: (value) => has(value, 'run'), remedy: 'Pass an executor, such as `inProcess()`.' },
 } satisfies Record<string, { fits: (value: unknown) => boolean; remedy: string }>;
+
+const isRecord = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const has = (value: unknown, name: string) =>
   typeof value === 'object' && value !== null && name in value && Boolean(Reflect.get(value, name));
@@ -71,8 +80,7 @@ function remedyFor(known: KnownOption, value: unknown): string | null {
   if (typeof known === 'string') return kinds[known].fits(value) ? null : kinds[known].remedy;
   if (isValues(known))
     return known.some((one) => one === value) ? null : `Pass ${known.map(showValue).join(' or ')}.`;
-  const isOther = typeof value !== 'object' || value === null || Array.isArray(value);
-  return known instanceof ObjectOption && isOther
+  return known instanceof ObjectOption && !isRecord(value)
     ? `Pass an object with ${Object.keys(known.names).join(', ')}.`
     : null;
 }
@@ -141,6 +149,13 @@ export function checkOptionNames(
       if (further && isPlainObject(value)) refuseUnknown(value, further, path);
     }
   };
+  // A caller without types may pass nothing, or a value in place of the options.
+  if (typeof options !== 'object' || options === null)
+    throw new OptionError(
+      'invalid_option',
+      `${of} got ${showValue(options)} in place of its options. Pass an object with some of ${Object.keys(names).join(', ')}.`,
+      { option: '', value: options },
+    );
   refuseUnknown(options, names, []);
 }
 

@@ -95,7 +95,7 @@ const optionNames = {
   largestBatch: true,
   prefixCacheBytes: true,
   trainingBytes: true,
-  logitsProcessors: true,
+  logitsProcessors: 'object',
   threadHeapBytes: true,
   threadTimeoutMs: true,
 } satisfies OptionNames<EmbeddedEngineOptions>;

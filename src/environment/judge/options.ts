@@ -49,7 +49,7 @@ export const judgeNames = {
   describe: 'function',
   attempts: true,
   maxRetries: true,
-  temperature: true,
+  temperature: 'numeric',
   maxOutputTokens: true,
   providerOptions: true,
   cacheFile: 'path',

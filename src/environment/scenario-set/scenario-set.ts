@@ -35,8 +35,8 @@ export interface MixedSet<Scenario> {
   name?: string;
 }
 
-const setNames = { key: true } satisfies OptionNames<ScenarioSetOptions<unknown>>;
-const mixedNames = { set: true, weight: true, name: true } satisfies OptionNames<MixedSet<unknown>>;
+const setNames = { key: 'function' } satisfies OptionNames<ScenarioSetOptions<unknown>>;
+const mixedNames = { set: 'object', weight: true, name: 'text' } satisfies OptionNames<MixedSet<unknown>>;
 
 /**
  * Scenarios to draw from, in an order that seeds decide, with a position that can be saved and resumed.
@@ -103,7 +103,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     sets: readonly MixedSet<Scenario>[],
     options: { seed?: number } = {},
   ): ScenarioSet<Scenario> {
-    checkOptionNames('ScenarioSet.mix()', options, { seed: true });
+    checkOptionNames('ScenarioSet.mix()', options, { seed: 'whole' });
     const parts = sets.map((part, index) => {
       checkOptionNames('A set of ScenarioSet.mix()', part, mixedNames);
       return { stage: part.set.#stage, weight: part.weight, name: part.name ?? String(index) };
@@ -123,7 +123,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
    * @throws OptionError without `buffer`, for a set that may not end.
    */
   shuffle(options: { seed?: number; buffer?: number } = {}): ScenarioSet<Scenario> {
-    checkOptionNames('shuffle()', options, { seed: true, buffer: true });
+    checkOptionNames('shuffle()', options, { seed: 'whole', buffer: 'numeric' });
     return new ScenarioSet(shuffleStage(this.#stage, options));
   }
 

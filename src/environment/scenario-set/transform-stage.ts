@@ -56,7 +56,7 @@ export interface SplitOptions<Scenario> {
   seed?: number;
 }
 
-const splitNames = { by: true, seed: true } satisfies OptionNames<SplitOptions<unknown>>;
+const splitNames = { by: 'function', seed: 'whole' } satisfies OptionNames<SplitOptions<unknown>>;
 
 /**
  * A stage for each share. A hash of its key decides which split a scenario is in: neither the order nor other scenarios

@@ -86,8 +86,8 @@ const names = {
   limits: true,
   settings: true,
   discount: true,
-  stepTimeoutMs: true,
-  connectTimeoutMs: true,
+  stepTimeoutMs: 'numeric',
+  connectTimeoutMs: 'numeric',
   signal: 'signal',
 } satisfies OptionNames<OpenEnvOptions<unknown, object>>;
 

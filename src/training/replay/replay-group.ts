@@ -27,8 +27,8 @@ export interface ReplayOptions {
 
 export const replayNames = {
   concurrency: true,
-  timeoutMs: true,
-  rewardTimeoutMs: true,
+  timeoutMs: 'numeric',
+  rewardTimeoutMs: 'numeric',
   signal: 'signal',
 } satisfies OptionNames<ReplayOptions>;
 
