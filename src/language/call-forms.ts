@@ -7,8 +7,11 @@ export const CALL_ID = '\0';
  * constraining replies all follow it.
  */
 export interface CallForm {
-  /** `json`: an object. `python`: keyword arguments, `a=1, b="x"`. */
-  arguments: 'json' | 'python';
+  /**
+   * `json`: an object. `python`: keyword arguments, `a=1, b="x"`. `parameters`: `<parameter=a>\n1\n</parameter>\n`, with texts
+   * as they are.
+   */
+  arguments: 'json' | 'python' | 'parameters';
   /** Those of its texts that may be tokens of their own. The one that calls begin with tells them from text; without it, a
    * reply that begins as a call is one. */
   tags: readonly string[];
@@ -98,6 +101,18 @@ export const callForms = {
     between: '',
     afterText: '',
   },
+  'qwen3-coder': {
+    arguments: 'parameters',
+    tags: toolCall,
+    open: '',
+    beforeName: '<tool_call>\n<function=',
+    beforeArguments: '>\n',
+    after: '</function>\n</tool_call>',
+    between: '\n',
+    close: '',
+    afterText: '\n',
+    mayHaveSpaces: true,
+  },
   deepseek: {
     ...bare('arguments'),
     tags: deepseekTags,
@@ -143,6 +158,7 @@ export const replyStyles = {
     'ministral',
     'deepseek',
     'deepseek-v3.1',
+    'qwen3-coder',
     'llama',
     'json',
     'none',
@@ -160,7 +176,8 @@ export interface ReplyStyles {
    * its arguments, `add{"a":1}`, between the same tags. `lfm2`: a list of calls in Python, `[add(a=1)]`, between
    * `<|tool_call_start|>` and `<|tool_call_end|>`. `mistral`: a list of JSON after `[TOOL_CALLS]`. `ministral`: names and
    * arguments, `[TOOL_CALLS]add[ARGS]{"a": 1}`, as newer models of Mistral. `deepseek` and
-   * `deepseek-v3.1`: names and JSON between DeepSeek's tags, with and without a fence. `json`: as `hermes` without tags. `llama`: bare
+   * `deepseek-v3.1`: names and JSON between DeepSeek's tags, with and without a fence. `qwen3-coder`:
+   * parameters between tags of their own, also Qwen3.5's. `json`: as `hermes` without tags. `llama`: bare
    * JSON with `parameters`. `none`: no calls. Default: as the template and the tokenizer show.
    */
   toolCalls?: (typeof replyStyles.toolCalls)[number];

@@ -17,6 +17,7 @@ export {
 } from './constraint/request-constraint.ts';
 export { renderWith, toTemplateValues } from './extensions/request-template/request-template.ts';
 export type { Constraint, Grammar, JsonSchema, Reply } from './grammar/constraint.ts';
+export { argumentTypes } from './grammar/json/argument-types.ts';
 export { maxConstraintLength, toolsJson } from './grammar/limits.ts';
 export { compareVocabularies, type VocabularyDifference } from './tokenizer/compare-vocabularies.ts';
 export { JsonFields } from './tokenizer/json-fields.ts';

@@ -96,7 +96,7 @@ describe('martingale serve', () => {
     [['--lora-rank', 'x'], /--lora-rank.*whole number/],
     [
       ['--tool-calls', 'xml'],
-      /--tool-calls.*hermes, named, lfm2, mistral, ministral, deepseek, deepseek-v3.1, llama, json, none/,
+      /--tool-calls.*hermes, named, lfm2, mistral, ministral, deepseek, deepseek-v3.1, qwen3-coder, llama, json, none/,
     ],
     [['--device', 'cuda'], /--device.*cpu, webgpu/],
   ])('refuses the flags %j by name', async (flags, message) => {

@@ -1,8 +1,9 @@
 import { escapeForPattern } from '../../util/pattern.ts';
-import { CALL_ID } from '../call-forms.ts';
+import { CALL_ID, type CallForm } from '../call-forms.ts';
 import type { CallStyle } from '../tokenizer/tokenizer.ts';
 import { shortId } from './call-ids.ts';
 import type { TurnToolCall } from './conversation.ts';
+import { parameterTexts } from './parameter-text.ts';
 import { keywordArguments } from './python-literals.ts';
 
 /**
@@ -22,12 +23,16 @@ export function writtenCalls(
       ...own((index > 0 ? between : open) + beforeName),
       call.name,
       ...withId(beforeArguments),
-      style.arguments === 'python' ? keywordArguments(call.arguments) : call.arguments,
+      argumentsText(style, call.arguments),
       ...withId(after),
     ];
   });
   return [afterText ? style.afterText : '', ...written, ...own(close)];
 }
+
+/** Arguments in the notation of a form. Text that is no JSON object stays as it is. */
+export const argumentsText = ({ arguments: notation }: CallForm, json: string): string =>
+  notation === 'python' ? keywordArguments(json) : notation === 'parameters' ? parameterTexts(json) : json;
 
 function withTokens(text: string, tokens: CallStyle['tokens']): (string | number)[] {
   const tags = Object.keys(tokens);

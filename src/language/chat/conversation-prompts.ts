@@ -136,7 +136,7 @@ export class ConversationPrompts {
     const found = new Map<Turn, CodedPart[]>();
     const { calls } = this.#format;
     const isOdd = ({ arguments: text }: TurnToolCall) =>
-      calls?.arguments === 'python' && !(argumentsOf(text) instanceof Map);
+      calls !== null && calls.arguments !== 'json' && !(argumentsOf(text) instanceof Map);
     for (const [index, turn] of turns.entries()) {
       const { content, toolCalls, tokenIds } = turn;
       if (tokenIds || toolCalls.length === 0) continue;

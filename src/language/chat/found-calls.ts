@@ -2,7 +2,7 @@ import { exactJsonOf, exactText } from '../../util/exact-json.ts';
 import { CALL_ID, type CallForm, callForms, type ReplyStyles } from '../call-forms.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { asTemplateWrites } from './call-patterns.ts';
-import { keywordArguments } from './python-literals.ts';
+import { argumentsText } from './call-text.ts';
 import { ReplyReader } from './reply-reader.ts';
 import { probeId } from './template-replies.ts';
 
@@ -68,6 +68,8 @@ const asWritten = (form: CallForm, writtenReply: WrittenReply): CallForm =>
   asTemplateWrites(form, {
     name: probed.name,
     arguments:
-      form.arguments === 'json' ? String.raw`\{\s*"text"\s*:\s*"called"\s*\}` : keywordArguments(probed.text),
+      form.arguments === 'json'
+        ? String.raw`\{\s*"text"\s*:\s*"called"\s*\}`
+        : argumentsText(form, probed.text),
     reply: (content, calls) => writtenReply({ content, calls })?.replaceAll(probeId, CALL_ID) ?? null,
   });

@@ -1,4 +1,5 @@
 import { type ExactJson, exactJsonOf, JsonNumber } from '../../util/exact-json.ts';
+import type { ReadMember } from './parameter-text.ts';
 
 /*
  * Literals of Python in calls such as `find(city="Rome", days=[1, 2])`: https://docs.python.org/3/reference/lexical_analysis.html
@@ -22,7 +23,7 @@ function literalOf(value: ExactJson): string {
 }
 
 /** A keyword argument as a member of a JSON object: `city='Rome'` becomes `"city":"Rome"`. Other text stays as it is. */
-export function jsonMember(argument: string): string {
+function jsonMember(argument: string): string {
   const text = argument.trim();
   const name = /^[^\s=,()[\]{}'"]+(?=\s*=)/.exec(text)?.[0];
   const value = name === undefined ? null : jsonOf(text.slice(text.indexOf('=') + 1));
@@ -93,8 +94,29 @@ const unescaped = (text: string): string =>
     return one === undefined ? '' : (controls[one] ?? one);
   });
 
+/** Reads keyword arguments one after the other. The text that it is given may grow, and begins with the next argument. */
+export class KeywordReader {
+  #scanner = new ArgumentScanner();
+
+  /** The argument that the text begins with, once it is whole; null if more text is needed. */
+  next(text: string): ReadMember | null {
+    const end = this.#scanner.end(text);
+    if (end < 0) return null;
+    this.#scanner = new ArgumentScanner();
+    const written = text.slice(0, end);
+    const mark = text[end];
+    // Nothing, or a comma, before the end.
+    const isLeftOut = mark === ')' && written.trim() === '';
+    return {
+      length: end + 1,
+      json: isLeftOut ? null : jsonMember(written),
+      after: mark === ',' ? 'more' : mark === ')' ? 'end' : 'break',
+    };
+  }
+}
+
 /** Finds where an argument of a call ends: at a comma or a closing bracket that is not in brackets or in a text. */
-export class ArgumentScanner {
+class ArgumentScanner {
   #read = 0;
   #depth = 0;
   #quote = '';

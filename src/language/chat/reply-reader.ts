@@ -3,7 +3,8 @@ import type { CallForm } from '../call-forms.ts';
 import type { ReasoningTags } from '../tokenizer/tokenizer.ts';
 import { type CallPatterns, patternsOf } from './call-patterns.ts';
 import { JsonValueScanner } from './json-value-scanner.ts';
-import { ArgumentScanner, jsonMember } from './python-literals.ts';
+import { ParameterReader } from './parameter-text.ts';
+import { KeywordReader } from './python-literals.ts';
 
 /** A piece of a reply. */
 export type ReplyPiece =
@@ -15,6 +16,8 @@ export type ReplyPiece =
 /** How a reply's text is read. A part that replies do not have is null. */
 export interface ReplyFormat {
   calls: CallForm | null;
+  /** The types of an argument of a function, where texts are written without quotes. Default: all types. */
+  typesOf?: (name: string, argument: string) => ReadonlySet<string>;
   /** Whether a reply without a call at its beginning has none, although a tag occurs in it. Default false. */
   callsFirst?: boolean;
   reasoning: Pick<ReasoningTags, 'open' | 'close' | 'opened'> | null;
@@ -36,8 +39,8 @@ type State =
 /**
  * Reads reasoning and calls out of a reply's text as it arrives. Text is withheld while it may be the beginning of a tag
  * or of a call. Arguments are passed on as written, also if they are no JSON; a call without a name is content. Arguments
- * in Python become JSON, each as soon as it is whole; one that is no `name=literal` stays as written, so that the
- * arguments are no JSON.
+ * in other notations become JSON, each as soon as it is whole; what is no argument stays as written, so that the arguments
+ * are no JSON.
  */
 export class ReplyReader {
   readonly #format: ReplyFormat;
@@ -48,8 +51,8 @@ export class ReplyReader {
   /** For arguments, and for a bare object that may become a call: `#scanned` of its characters have been read. */
   #scanner = new JsonValueScanner();
   #scanned = 0;
-  /** For arguments in Python: the current one, and how many came before it. */
-  #argument = { scanner: new ArgumentScanner(), index: 0 };
+  /** For arguments that are no JSON, and how many of them came. */
+  #members: { reader: KeywordReader | ParameterReader; count: number } | null = null;
   #calls = 0;
   /** The ids that the model wrote, by the number of the call. */
   readonly ids = new Map<number, string>();
@@ -116,7 +119,7 @@ export class ReplyReader {
       case 'call':
         return this.#readCall(pieces, isEnd);
       case 'arguments': {
-        if (this.#format.calls?.arguments === 'python') return this.#readArgument(pieces, isEnd);
+        if (this.#members) return this.#readMember(this.#members, pieces, isEnd);
         const length = this.#scanner.read(this.#buffer);
         const text = this.#buffer.slice(0, length);
         this.#buffer = this.#buffer.slice(length);
@@ -200,13 +203,20 @@ export class ReplyReader {
   #begin({ 0: { length }, groups: { name = '', id } = {} }: RegExpExecArray, pieces: ReplyPiece[]): State {
     this.#buffer = this.#buffer.slice(length);
     this.#scanner = new JsonValueScanner();
-    this.#argument = { scanner: new ArgumentScanner(), index: 0 };
     if (id !== undefined) this.ids.set(this.#calls, id);
     this.#calls++;
+    const { calls, typesOf } = this.#format;
+    const reader =
+      calls?.arguments === 'python'
+        ? new KeywordReader()
+        : calls?.arguments === 'parameters'
+          ? new ParameterReader((argument) => typesOf?.(name, argument) ?? allTypes)
+          : null;
+    this.#members = reader && { reader, count: 0 };
     pieces.push({
       type: 'call',
       name: this.#patterns?.isQuoted ? String(exactJsonOf(`"${name}"`) ?? name) : name,
-      arguments: this.#format.calls?.arguments === 'json' ? '' : '{',
+      arguments: reader ? '{' : '',
     });
     return 'arguments';
   }
@@ -223,23 +233,24 @@ export class ReplyReader {
     return 'gap';
   }
 
-  #readArgument(pieces: ReplyPiece[], isEnd: boolean): State | null {
-    const { scanner, index } = this.#argument;
-    const end = scanner.end(this.#buffer);
-    if (end < 0 && (!isEnd || this.#isCut)) return null;
-    const written = end < 0 ? this.#buffer : this.#buffer.slice(0, end);
-    const mark = this.#buffer[end];
-    this.#buffer = end < 0 ? '' : this.#buffer.slice(end + 1);
-    // Nothing, or a comma, before the end.
-    const isLeftOut = mark === ')' && written.trim() === '';
-    const member = (index > 0 ? ',' : '') + (end < 0 ? written : jsonMember(written));
-    const text = (isLeftOut ? '' : member) + (mark === ')' ? '}' : '');
+  #readMember(
+    members: { reader: KeywordReader | ParameterReader; count: number },
+    pieces: ReplyPiece[],
+    isEnd: boolean,
+  ): State | null {
+    const read = members.reader.next(this.#buffer);
+    if (!read && (!isEnd || this.#isCut)) return null;
+    const json = read ? read.json : this.#buffer;
+    this.#buffer = read ? this.#buffer.slice(read.length) : '';
+    const member = json === null ? '' : (members.count++ > 0 ? ',' : '') + json;
+    const text = member + (read?.after === 'end' ? '}' : '');
     if (text !== '') pieces.push({ type: 'arguments', text });
-    this.#argument = { scanner: new ArgumentScanner(), index: index + 1 };
-    if (end < 0) return null;
-    return mark === ',' ? 'arguments' : 'after';
+    if (!read) return null;
+    return read.after === 'more' ? 'arguments' : 'after';
   }
 }
+
+const allTypes: ReadonlySet<string> = new Set(['string', 'number', 'boolean', 'null', 'object', 'array']);
 
 /** The fields of a bare call. Other objects may have a name too. */
 const callFields: ReadonlySet<string> = new Set([

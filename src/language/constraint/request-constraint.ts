@@ -92,9 +92,11 @@ function writtenCalls(calls: ChatFormat['calls'], isRepeated: boolean): WrittenC
     );
   const { open, beforeName, beforeArguments, after, between, close, mayHaveSpaces } = calls;
   const list = { open, close };
+  const notation = calls.arguments;
   return {
     ...{ beforeName, beforeArguments, after, between: isRepeated ? between : null, mayHaveSpaces },
-    ...(calls.arguments === 'python' ? { python: list } : open === '' ? {} : { list }),
+    ...(notation === 'python' ? { python: list } : open === '' ? {} : { list }),
+    ...(notation === 'parameters' ? { arguments: notation } : {}),
   };
 }
 

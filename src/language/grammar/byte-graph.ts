@@ -78,7 +78,8 @@ class GraphBuilder {
         return this.#add(nodeKind.distinct, this.#splits.push(list) - 1, next);
       }
       case 'counted': {
-        const text = [this.build(expression.body, this.exit), expression.maximum];
+        const { body, maximum, isPlain } = expression;
+        const text = [this.build(body, this.exit), maximum, isPlain ? 1 : 0];
         return this.#add(nodeKind.counted, this.#splits.push(text) - 1, next);
       }
     }
@@ -202,7 +203,7 @@ export function listAt({ table, targets }: PackedNodes, index: number) {
 /** A text of limited length: its first node, and its most characters. */
 export function countedAt({ table, targets }: PackedNodes, index: number) {
   const at = table[index * numbersOfNode + 1]!;
-  return { body: targets[at]!, maximum: targets[at + 1]! };
+  return { body: targets[at]!, maximum: targets[at + 1]!, isPlain: targets[at + 2] === 1 };
 }
 
 function shared(numbers: readonly number[]): Int32Array {

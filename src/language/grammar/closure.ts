@@ -134,8 +134,8 @@ export class Closure {
 
   #textAt(node: number): CountedText {
     return getOrInsert(this.#texts, node, () => {
-      const { body, maximum } = countedAt(this.#graph.nodes, node);
-      return { id: node, start: this.#startOf(body), maximum };
+      const { body, ...bounds } = countedAt(this.#graph.nodes, node);
+      return { id: node, start: this.#startOf(body), ...bounds };
     });
   }
 }

@@ -56,6 +56,8 @@ export interface WrittenCalls {
   list?: { open: string; close: string };
   /** The same for calls in Python: arguments are then keyword arguments, with or without such spaces. */
   python?: { open: string; close: string };
+  /** The notation of arguments, if it is neither JSON nor Python: see `CallForm`. */
+  arguments?: 'parameters';
 }
 
 /**

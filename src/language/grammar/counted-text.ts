@@ -1,27 +1,32 @@
 import { getOrInsert } from '../../util/get-or-insert.ts';
 import type { AutomatonState, Cursor } from './automaton-state.ts';
 
-/** The inside of a JSON string, with a bound on its characters. */
+/** The inside of a JSON string, or a text without escapes, with a bound on its characters. */
 export interface CountedText {
   id: number;
   /** The text by itself, with its end as the end of the text. */
   start: AutomatonState;
   maximum: number;
+  isPlain: boolean;
 }
 
 /** How many bytes of an escape are still to come, after a backslash and after `\u`. */
 const afterBackslash = -1;
 const hexDigits = 4;
+/** In a text without escapes. */
+const never = -2;
 
 /** What is left of an escape after a byte. */
 function escapeAfter(pending: number, byte: number): number {
+  if (pending === never) return never;
   if (pending === afterBackslash) return byte === 0x75 ? hexDigits : 0;
   if (pending > 0) return pending - 1;
   return byte === 0x5c ? afterBackslash : 0;
 }
 
 /** Whether a byte begins a character: neither within an escape nor within a character of UTF-8. */
-const begins = (pending: number, byte: number): boolean => pending === 0 && (byte < 0x80 || byte >= 0xc0);
+const begins = (pending: number, byte: number): boolean =>
+  (pending === 0 || pending === never) && (byte < 0x80 || byte >= 0xc0);
 
 /**
  * A position within a text of limited length, which knows how many characters come before it. In an automaton that has
@@ -87,7 +92,7 @@ export class CountedTexts {
   }
 
   start(text: CountedText): CountedCursor {
-    return this.find(text, text.start, 0, 0);
+    return this.find(text, text.start, 0, text.isPlain ? never : 0);
   }
 
   find(text: CountedText, state: AutomatonState, count: number, pending: number): CountedCursor {

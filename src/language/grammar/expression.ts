@@ -12,8 +12,8 @@ export type Expression =
   | { kind: 'choice'; alternatives: readonly Expression[] }
   | { kind: 'repeat'; body: Expression; minimum: number; maximum: number | null }
   | { kind: 'rule'; name: string }
-  /** The inside of a JSON string of at most so many characters. */
-  | { kind: 'counted'; body: Expression; maximum: number }
+  /** The inside of a JSON string of at most so many characters. `isPlain`: a text without escapes. */
+  | { kind: 'counted'; body: Expression; maximum: number; isPlain?: boolean }
   | DistinctItems;
 
 /** At least one item, with separators between them, and no two items with the same text. `maximum`: null for no bound. */

@@ -49,7 +49,7 @@ export function namedJson({ alternatives, written }: NamedJson, tag = ''): Gramm
     schema: new SchemaCompiler(schema, {
       label: name,
       onlyObjects: true,
-      asArguments: python !== undefined,
+      asArguments: python ? 'python' : written.arguments,
       layout,
     }),
   }));

@@ -1,4 +1,5 @@
 import {
+  argumentTypes,
   type Constraint,
   endsInReasoning,
   hasContentGrammar,
@@ -49,5 +50,9 @@ function replyFormatOf(
     opened: endsInReasoning(prompt.tokens, format.reasoning, tokenizer),
   };
   const callsFirst = hasContentGrammar(constraint);
-  return calls || reasoning ? { calls, callsFirst, reasoning } : null;
+  const typesOf = (name: string, argument: string) => {
+    const called = functions?.find((tool) => tool.function.name === name);
+    return argumentTypes(called?.function.parameters ?? {}, argument);
+  };
+  return calls || reasoning ? { calls, typesOf, callsFirst, reasoning } : null;
 }

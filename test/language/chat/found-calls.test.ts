@@ -45,7 +45,6 @@ describe('calls in the form that a template writes', () => {
   });
 
   it.each([
-    '<tool_call>\n<function={{ f.name }}>\n<parameter=text>\n{{ f.arguments.text }}\n</parameter>\n</function>\n</tool_call>',
     '<tool_call>{{ f.name }}\n<arg_key>text</arg_key>\n<arg_value>{{ f.arguments.text }}</arg_value></tool_call>',
     `<tool_calls>\n{"name": "{{ f.name }}", "arguments": ${json}}\n</tool_calls>`,
     `<tool_call>{"tool_name": "{{ f.name }}", "parameters": ${json}}</tool_call>`,

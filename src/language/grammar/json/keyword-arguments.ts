@@ -21,8 +21,12 @@ export class KeywordArguments implements ObjectLayout {
     this.#label = label;
   }
 
-  name(name: string): Expression {
-    if (readable.test(name)) return literal(`${name}=`);
+  get separator(): Expression {
+    return this.#values.separator;
+  }
+
+  property(name: string, value: Expression): Expression {
+    if (readable.test(name)) return this.member(literal(name), value);
     throw new LanguageError(
       'schema_unsupported',
       `JSON schema, ${this.#label} #: the property ${JSON.stringify(name)} cannot be the name of an argument in Python, as this model writes calls. Use a name without spaces, quotes, brackets, commas and equals signs.`,
@@ -40,9 +44,7 @@ export class KeywordArguments implements ObjectLayout {
   constant(value: unknown): Expression {
     const members = Object.entries(isObject(value) ? value : {});
     return sequence(
-      this.#values.listed(
-        members.map(([name, item]) => sequence([this.name(name), this.#values.constant(item)])),
-      ),
+      this.#values.listed(members.map(([name, item]) => this.property(name, this.#values.constant(item)))),
     );
   }
 }

@@ -6,12 +6,14 @@ import {
   type Expression,
   intersection,
   literal,
+  NOTHING,
   optional,
   repeat,
   rule,
   sequence,
 } from '../expression.ts';
 import { type Spelling, wholeMatch } from '../regex.ts';
+import type { Located } from './conjunction.ts';
 import { anyDistinctNumber, anyInteger, anyNumber, plainNumeral } from './decimals.ts';
 import { anyString } from './string.ts';
 
@@ -27,13 +29,20 @@ const JSON_SPACE = [
   [0x20, 0x20],
 ] as const;
 
+/** The values that match all schemas, in a layout. */
+export type CompileIn = (layout: JsonLayout, schemas: readonly Located[]) => Expression;
+
 /** How the members of an object are written. */
 export interface ObjectLayout {
-  /** A member's name, up to its value. */
-  name(name: string): Expression;
-  /** A member, up to the comma or brace that follows it. */
+  /** Between two members. */
+  readonly separator: Expression;
+  /** A named member, up to what follows it. */
+  property(name: string, value: Expression): Expression;
+  /** A member, up to what follows it. */
   member(key: Expression, value: Expression): Expression;
   object(members: Expression): Expression;
+  /** The values of a member that match all schemas, where they are not written as in an object. `name`: null for any other. */
+  argument?(name: string | null, schemas: readonly Located[], compileIn: CompileIn): Expression;
   /** Exactly one value. */
   constant(value: unknown): Expression;
 }
@@ -121,9 +130,14 @@ export class JsonLayout implements ObjectLayout {
     return this.#space ? sequence([value, this.#space]) : value;
   }
 
-  name(name: string): Expression {
+  get separator(): Expression {
+    return this.punctuation(',');
+  }
+
+  property(name: string, value: Expression): Expression {
     const text = JSON.stringify(name);
-    return this.#space ? sequence([this.punctuation(text), this.punctuation(':')]) : literal(`${text}:`);
+    const before = this.#space ? [this.punctuation(text), this.punctuation(':')] : [literal(`${text}:`)];
+    return sequence([...before, this.withSpace(value)]);
   }
 
   member(key: Expression, value: Expression): Expression {
@@ -162,7 +176,7 @@ export class JsonLayout implements ObjectLayout {
       return this.enclosed('[', sequence(this.listed(value.map((item) => this.constant(item)))), ']');
     const entries = Object.entries(value);
     if (this.isDistinct) entries.sort(([left], [right]) => (left < right ? -1 : 1));
-    const members = entries.map(([name, item]) => sequence([this.name(name), this.constant(item)]));
+    const members = entries.map(([name, item]) => this.property(name, this.constant(item)));
     return this.object(sequence(this.listed(members)));
   }
 
@@ -172,6 +186,22 @@ export class JsonLayout implements ObjectLayout {
 }
 
 export const compactLayout = new JsonLayout();
+
+/** Texts as they are, without quotes. Only schemas that allow nothing but texts are compiled with it. */
+export class TextLayout extends JsonLayout {
+  /** Patterns of texts that must not be written. */
+  readonly excluded: readonly string[];
+
+  constructor(excluded: readonly string[]) {
+    super();
+    this.excluded = excluded;
+  }
+
+  override constant(value: unknown): Expression {
+    const text = String(value);
+    return this.excluded.some((pattern) => new RegExp(pattern).test(text)) ? NOTHING : literal(text);
+  }
+}
 
 /** Reduces the characters of a pattern to JSON's white space, so that `\s` may be used and the JSON stays JSON. */
 function spaceOf(pattern: string): Expression {

@@ -15,6 +15,7 @@ interface MemberBounds {
   maximum: number | null;
   /** Most further members. */
   mostFurther: number;
+  separator: Expression;
   scope: SchemaScope;
 }
 
@@ -25,7 +26,7 @@ interface MemberBounds {
 export function membersOf(
   members: readonly Member[],
   further: Expression | null,
-  { minimum, maximum, mostFurther, scope }: MemberBounds,
+  { minimum, maximum, mostFurther, separator, scope }: MemberBounds,
 ): Expression {
   const needed = members.filter(({ required }) => required).length;
   const most = members.length + (further ? mostFurther : 0);
@@ -38,7 +39,7 @@ export function membersOf(
       'grammar_too_large',
       `An object of ${members.length} properties, counted up to ${cap}, needs more than ${maxCounted} rules. Use smaller minProperties and maxProperties.`,
     );
-  const comma = scope.layout.punctuation(',');
+  const comma = separator;
   const isOver = (count: number) => limit !== null && count > limit;
   const end = (count: number): Expression => {
     if (isOver(count)) return NOTHING;

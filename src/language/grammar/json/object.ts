@@ -1,5 +1,5 @@
 import { isObject } from '../../../util/json.ts';
-import { anyOf, type Expression, isNothing, NOTHING, sequence } from '../expression.ts';
+import { anyOf, type Expression, isNothing, NOTHING } from '../expression.ts';
 import { type Conjunction, type Located, namesOf, type SchemaPart, schemasOf } from './conjunction.ts';
 import { matchesPattern } from './instance.ts';
 import { argumentOtherThan, KeywordArguments } from './keyword-arguments.ts';
@@ -68,7 +68,7 @@ class ObjectCompiler {
       const value = this.#valueOf(name);
       if (!isNothing(value))
         members.push({
-          text: sequence([this.#layout.name(name), this.#scope.layout.withSpace(value)]),
+          text: this.#layout.property(name, value),
           required: required.has(name),
         });
       else if (required.has(name))
@@ -81,6 +81,7 @@ class ObjectCompiler {
       minimum,
       maximum,
       mostFurther: isDistinct ? 1 : Number.POSITIVE_INFINITY,
+      separator: this.#layout.separator,
       scope: this.#scope,
     });
     if (!isNothing(content)) return this.#layout.object(content);
@@ -92,7 +93,14 @@ class ObjectCompiler {
   #valueOf(name: string): Expression {
     if (this.#excluded.has(name) || !this.#scope.matches(name, this.#keys)) return NOTHING;
     const matched = this.#patterns.filter((pattern) => matchesPattern(pattern, name, this.#all.path));
-    return this.#scope.compile(this.#schemasOf(matched, name));
+    return this.#compile(name, this.#schemasOf(matched, name));
+  }
+
+  #compile(name: string | null, schemas: readonly Located[]): Expression {
+    const scope = this.#scope;
+    return this.#layout.argument
+      ? this.#layout.argument(name, schemas, (layout, some) => scope.compileIn(layout, some))
+      : scope.compile(schemas);
   }
 
   /** The schemas of a property whose name matches some patterns. `name`: null if it is not named. */
@@ -138,7 +146,7 @@ class ObjectCompiler {
       if (matched.length === 0 && isClosed) continue;
       const schemas = this.#schemasOf(matched, null);
       if (schemas.some(({ schema }) => schema === false)) continue;
-      const value = this.#scope.compile(schemas);
+      const value = this.#compile(null, schemas);
       if (isNothing(value)) continue;
       const key = this.#keyOf(taken, matched);
       if (!isNothing(key))
@@ -153,7 +161,10 @@ class ObjectCompiler {
     if (this.#layout instanceof KeywordArguments) {
       for (const keyword of ['propertyNames', 'patternProperties'])
         if (this.#all.has(keyword))
-          this.#all.refuse(keyword, 'cannot be enforced for the arguments of a call in Python');
+          this.#all.refuse(
+            keyword,
+            'cannot be enforced for the arguments of calls as this model writes them',
+          );
       return argumentOtherThan(taken, this.#scope);
     }
     if (this.#keys.length === 0 && this.#patterns.length === 0)

@@ -42,10 +42,11 @@ export class SchemaParts {
 
   /** Equal for equal schemas. */
   keyOf({ schema, scopes }: Pick<SchemaPart, 'schema' | 'scopes'>): string {
-    return [schema, ...scopes].map((one) => this.#numberOf(one)).join('/');
+    return [schema, ...scopes].map((one) => this.numberOf(one)).join('/');
   }
 
-  #numberOf(schema: JsonSchema): number {
+  /** A number that identifies an object. */
+  numberOf(schema: object): number {
     return getOrInsert(this.#numbers, schema, () => this.#numbers.size);
   }
 

@@ -17,6 +17,7 @@ import { KeywordArguments } from './keyword-arguments.ts';
 import { REFUSED } from './keywords.ts';
 import { compactLayout, type JsonLayout, type ObjectLayout } from './layout.ts';
 import { Negation } from './negation.ts';
+import { ParameterArguments } from './parameter-arguments.ts';
 import { References } from './references.ts';
 import { SchemaParts, scopesWithin, tooDeep } from './schema-parts.ts';
 import type { SchemaScope } from './scope.ts';
@@ -33,8 +34,8 @@ interface SchemaOptions {
   layout?: JsonLayout;
   /** Only objects are allowed: other values that the schema admits are dropped. Default false. */
   onlyObjects?: boolean;
-  /** The members of the object itself are keyword arguments of a call in Python. With `onlyObjects`. Default false. */
-  asArguments?: boolean;
+  /** The members of the object itself are arguments of a call in this notation. With `onlyObjects`. Default: an object. */
+  asArguments?: 'python' | 'parameters' | undefined;
 }
 
 /** A conjunction that is compiled, or being compiled. */
@@ -59,6 +60,7 @@ export class SchemaCompiler implements SchemaScope {
   readonly rules: ReadonlyMap<string, Expression>;
   /** The one of the value that is being compiled. */
   layout: JsonLayout;
+  readonly #ownLayout: JsonLayout;
   readonly #rules: Map<string, Expression>;
   readonly #references: References;
   readonly #negation: Negation;
@@ -66,7 +68,7 @@ export class SchemaCompiler implements SchemaScope {
   readonly #label: string;
   /** With `onlyObjects`, what all schemas of the object itself hold together with, and no others. */
   readonly #objects: JsonSchema = { type: 'object' };
-  readonly #arguments: KeywordArguments | null;
+  readonly #arguments: KeywordArguments | undefined;
   /** Conjunctions by the numbers of their schemas. Equal ones are compiled once, so that recursive ones have an end. */
   readonly #known = new Map<string, Known>();
   /** Why a part of the schema admits nothing: the first reason. */
@@ -78,10 +80,14 @@ export class SchemaCompiler implements SchemaScope {
 
   constructor(
     schema: JsonSchema,
-    { label, layout = compactLayout, onlyObjects = false, asArguments = false }: SchemaOptions,
+    { label, layout = compactLayout, onlyObjects = false, asArguments }: SchemaOptions,
   ) {
     this.layout = layout;
-    this.#arguments = asArguments ? new KeywordArguments(layout, label) : null;
+    this.#ownLayout = layout;
+    this.#arguments =
+      asArguments === 'python'
+        ? new KeywordArguments(layout, label)
+        : asArguments && new ParameterArguments(layout, label, schema);
     this.#rules = new Map(layout.rules);
     this.#references = new References(schema);
     this.#negation = new Negation(this.#references);
@@ -158,9 +164,14 @@ export class SchemaCompiler implements SchemaScope {
   }
 
   compileDistinct(schemas: readonly Located[]): Expression {
+    const { distinct } = this.layout;
+    for (const [name, body] of distinct.rules) this.#rules.set(name, body);
+    return this.compileIn(distinct, schemas);
+  }
+
+  compileIn(layout: JsonLayout, schemas: readonly Located[]): Expression {
     const outer = this.layout;
-    this.layout = outer.distinct;
-    for (const [name, body] of this.layout.rules) this.#rules.set(name, body);
+    this.layout = layout;
     const expression = this.compile(schemas);
     this.layout = outer;
     return expression;
@@ -169,7 +180,7 @@ export class SchemaCompiler implements SchemaScope {
   /** Compiles a conjunction, or calls the rule of an equal one. */
   #once(parts: readonly SchemaPart[]): Expression {
     if (parts.length === 0) return this.layout.anyValue;
-    const key = `${parts.map((part) => this.#parts.keyOf(part)).join(' ')}${this.layout.isDistinct ? ' distinct' : ''}`;
+    const key = `${parts.map((part) => this.#parts.keyOf(part)).join(' ')}${this.layout === this.#ownLayout ? '' : ` in ${this.#parts.numberOf(this.layout)}`}`;
     const known = this.#known.get(key);
     if (known) {
       const { expression, name } = known;

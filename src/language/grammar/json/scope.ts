@@ -9,7 +9,9 @@ export interface SchemaScope {
   objectLayout(all: Conjunction): ObjectLayout;
   /** The values that match all schemas. */
   compile(schemas: readonly Located[]): Expression;
-  /** The values that match all schemas, written so that equal values have the same text. */
+  /** The same in another layout, whose rules they do not call. */
+  compileIn(layout: JsonLayout, schemas: readonly Located[]): Expression;
+  /** The same, written so that equal values have the same text. */
   compileDistinct(schemas: readonly Located[]): Expression;
   /** Whether a constant matches all schemas. */
   matches(value: unknown, schemas: readonly Located[]): boolean;

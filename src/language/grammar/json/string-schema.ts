@@ -15,9 +15,11 @@ import {
 } from '../expression.ts';
 import { patternLanguage } from '../look-around.ts';
 import type { Language, RegularState } from '../nondeterministic.ts';
+import { plainSpelling } from '../regex.ts';
 import { distancesToEnd, regularExpression, regularStates } from '../regular.ts';
 import type { Conjunction } from './conjunction.ts';
 import { FORMAT_OF_PATTERN, patternOfFormat } from './formats.ts';
+import { TextLayout } from './layout.ts';
 import type { SchemaScope } from './scope.ts';
 import { boundedString, jsonSpelling, ONE_UNIT, quoted, runOf } from './string.ts';
 import { constantsIn } from './types.ts';
@@ -55,6 +57,7 @@ export function stringWithin(all: Conjunction, scope: SchemaScope): Expression {
   const bounds = { minimum: all.greatest('minLength') ?? 0, maximum: all.least('maxLength') };
   const patterns = patternsOf(all, bounds.maximum);
   const rules: TextRules = { ...withoutImplied(bounds, patterns), patterns, ...exclusionsOf(all) };
+  if (scope.layout instanceof TextLayout) rules.excludedPatterns.push(...scope.layout.excluded);
   const { minimum, maximum } = rules;
   if (maximum !== null && minimum > maximum) return scope.nothing(all, 'minLength', 'is more than maxLength');
   if (rules.excludedPatterns.length > 0 || rules.excludedTexts.length > 0) return jointly(all, rules, scope);
@@ -128,11 +131,13 @@ function jointly(all: Conjunction, rules: TextRules, scope: SchemaScope): Expres
     const keyword = ['pattern', 'format', 'not', 'maxLength', 'minLength'].find((name) => all.has(name));
     return scope.nothing(all, keyword ?? 'type', 'and the schemas that apply with it allow no string');
   }
+  const isPlain = scope.layout instanceof TextLayout;
   const label = scope.newLabel();
-  const content = regularExpression(states, jsonSpelling, (index, body) =>
-    scope.ruleNamed(`${label} ${index}`, body),
+  const body = regularExpression(states, isPlain ? plainSpelling : jsonSpelling, (index, one) =>
+    scope.ruleNamed(`${label} ${index}`, one),
   );
-  return quoted(counted === null ? content : { kind: 'counted', body: content, maximum: counted });
+  const content: Expression = counted === null ? body : { kind: 'counted', body, maximum: counted, isPlain };
+  return isPlain ? content : quoted(content);
 }
 
 /** An automaton, and the most characters of its texts if they must be counted besides. */
@@ -150,7 +155,8 @@ function jointStates(rules: TextRules, where: string): JointStates {
     return { states: statesOf(rules, maximum, where), counted: null };
   const distances = distancesToEnd(states);
   if ((distances[0] ?? 0) > maximum) return { states: null, counted: null };
-  return largestOf(distances) > farthestEnd
+  // From a state of excluded texts alone there is no way.
+  return largestOf(distances.filter(Number.isFinite)) > farthestEnd
     ? { states: statesOf(rules, maximum, where), counted: null }
     : { states, counted: maximum };
 }
