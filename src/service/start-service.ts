@@ -104,7 +104,7 @@ export interface RunningService {
 /**
  * Starts the service with an engine.
  *
- * @throws OptionError `unknown_option`, or ServiceError
+ * @throws OptionError (`unknown_option`, `invalid_option`), or ServiceError
  * - `key_required`: the address is reachable for others and there is no key;
  * - `data_folder_in_use`: another service uses the folder;
  * - `bad_data_folder`: the folder cannot be created;

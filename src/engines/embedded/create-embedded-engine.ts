@@ -113,7 +113,7 @@ const mostThreads = 256;
  * threads have ended: each completes its current run of the model and the checkpoint it is writing, and is terminated
  * when that takes longer than ten seconds.
  *
- * @throws OptionError `unknown_option`; EngineError or LanguageError (`bad_option`, `bad_checkpoint`,
+ * @throws OptionError (`unknown_option`, `invalid_option`); EngineError or LanguageError (`bad_option`, `bad_checkpoint`,
  * `checkpoint_unsupported`, `runtime_missing`, `device_missing`).
  */
 export async function createEmbeddedEngine(options: EmbeddedEngineOptions = {}): Promise<Engine> {

@@ -81,7 +81,7 @@ const optionNames = {
  * The engine whose model is on a training server of the Tinker API 0.25, as SkyRL 0.4.0 serves it. Text, tokens and losses
  * are computed here, weights and gradients there.
  *
- * @throws OptionError `unknown_option`; EngineError (`engine_away`, `engine_full`, `engine_unsupported`, `bad_option`) or LanguageError (`bad_checkpoint`,
+ * @throws OptionError (`unknown_option`, `invalid_option`); EngineError (`engine_away`, `engine_full`, `engine_unsupported`, `bad_option`) or LanguageError (`bad_checkpoint`,
  * `checkpoint_unsupported`).
  */
 export async function createTinkerEngine(options: TinkerEngineOptions): Promise<Engine> {
