@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Tool } from '../../../src/contract/index.ts';
 import { builtInLanguage } from '../../../src/engines/embedded/built-in/built-in-language.ts';
+import { callForms } from '../../../src/language/call-forms.ts';
 import type { Turn } from '../../../src/language/chat/conversation.ts';
 import { ConversationRenderer } from '../../../src/language/chat/render.ts';
 import { Template } from '../../../src/language/jinja/template.ts';
@@ -112,12 +113,10 @@ describe('the chat format', () => {
   });
 
   it('finds in the template how calls and reasoning are written', () => {
-    const tokensOf = ({ open, close }: { open: string; close: string }) => ({
-      open: tokenizer.added.get(open),
-      close: tokenizer.added.get(close),
-    });
-    const calls = { open: '<tool_call>', close: '</tool_call>' };
-    expect(format.calls).toMatchObject({ form: 'named', ...calls, tokens: tokensOf(calls) });
+    const tokensOf = (tags: object) =>
+      Object.fromEntries(Object.entries(tags).map(([name, tag]) => [name, tokenizer.added.get(tag)]));
+    const callTags = Object.fromEntries(callForms.named.tags.map((tag) => [tag, tag]));
+    expect(format.calls).toEqual({ ...callForms.named, tokens: tokensOf(callTags) });
     const reasoning = { open: '<think>', close: '</think>' };
     expect(format.reasoning).toEqual({
       ...reasoning,
