@@ -13,8 +13,6 @@ import {
 import { escapedCharacters, LINE_ENDS, single, WORD } from './regex-characters.ts';
 import { SourceReader } from './source-reader.ts';
 
-export { SPACE } from './regex-characters.ts';
-
 /** How a set of characters is written in the text: unchanged, or with the escapes of a JSON string. */
 export type Spelling = (ranges: readonly CodePointRange[]) => Expression;
 

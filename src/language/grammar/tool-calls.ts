@@ -20,7 +20,7 @@ import {
 import { freeTextRules } from './free-text.ts';
 import { compactLayout, JsonLayout } from './json/layout.ts';
 import { SchemaCompiler } from './json/schema.ts';
-import { SPACE } from './regex.ts';
+import { SPACE } from './regex-characters.ts';
 
 /** With or without a space after commas and colons. */
 const spacedLayout = new JsonLayout({ whitespace: ' ?' });
