@@ -120,6 +120,8 @@ const recipeNames = {
     'progress',
     'signal',
   ]),
+  // Of a recipe it may be a function, too.
+  validation: trainNames.validation.names,
 } satisfies OptionNames<EnvironmentRecipe<z.ZodType, unknown>>;
 
 /** A recipe with its defaults filled in. */
