@@ -9,7 +9,7 @@ import {
   outcomeOf,
   runWithoutKeys,
 } from './outcomes.ts';
-import { type Runs, startRuns } from './runs.ts';
+import { type Ended, type Runs, startRuns } from './runs.ts';
 
 let runs: Runs;
 beforeAll(async () => {
@@ -133,12 +133,14 @@ describe.each([...kindsOfRun, runWithoutKeys])('a $mode run', ({ mode, half, set
     const problems: object[] = [];
     await byTwo(chains, async (chain, index) => {
       const name = `${mode}-${chains.length}-${index}`;
+      const killed: Ended[] = [];
       for (const at of chain) {
-        const killed = await runs.run(name, { ...settings, resume: 'auto', plan: { mode: 'kill-half', at } });
-        if (!killed.killed) problems.push({ at, notKilled: killed });
+        const one = await runs.run(name, { ...settings, resume: 'auto', plan: { mode: 'kill-half', at } });
+        if (!one.killed) problems.push({ at, notKilled: one });
+        killed.push(one);
       }
       const ended = await runs.run(name, { ...settings, resume: 'auto' });
-      const outcome = await outcomeAfterKills(runs, name, undisturbed, ended);
+      const outcome = await outcomeAfterKills(runs, name, { undisturbed, killed, ended });
       const differences = differencesOf(outcome, undisturbed);
       if (differences.length > 0) problems.push({ chain, differences });
     });

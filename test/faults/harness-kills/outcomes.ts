@@ -56,16 +56,23 @@ export async function outcomeOf(runs: Runs, name: string, result: unknown) {
   return { result, record: await record, files: await files, counts: await counts };
 }
 
-/** The outcome of a run that was killed; its errors, if it had any. What it warned of may be missing from the log. */
-export async function outcomeAfterKills(runs: Runs, name: string, undisturbed: Outcome, ended: Ended) {
+/**
+ * The outcome of a run that was killed; its errors, if it had any. What it warned of, or was killed after it had warned of,
+ * may be missing from the log.
+ */
+export async function outcomeAfterKills(
+  runs: Runs,
+  name: string,
+  { undisturbed, killed, ended }: { undisturbed: Outcome; killed: readonly Ended[]; ended: Ended },
+) {
   const errors = ended.errors.replace(warnings, '');
   if (errors !== '') return errors;
   const outcome = await outcomeOf(runs, name, ended.result);
   const { logs } = undisturbed.counts;
   const isLogged = ([split, groups]: unknown[]) =>
     logs.some((all) => all[0] === split && Number(groups) <= Number(all[1]));
-  if (ended.errors.includes('[martingale_log_unknown]') && outcome.counts.logs.every(isLogged))
-    outcome.counts.logs = logs;
+  const mayLack = [...killed, ended].some((one) => one.errors.includes('[martingale_log_unknown]'));
+  if (mayLack && outcome.counts.logs.every(isLogged)) outcome.counts.logs = logs;
   return outcome;
 }
 
