@@ -90,14 +90,17 @@ describe('the client for Python of openreward', { tags: ['long'] }, () => {
     if (!python) return skip('it cannot be installed');
     const snippets = await snippetsOf('docs/environments.md');
     const code = snippets.find(({ code: text }) => text.includes('serveVault'))?.code ?? '';
-    const program = snippets.find(({ language }) => language === 'python')?.code ?? '';
+    const address = 'http://127.0.0.1:8080';
+    const program =
+      snippets.find(({ language, code: text }) => language === 'python' && text.includes(address))?.code ??
+      '';
     // In the repository, so that packages resolve as they do for a reader.
     await mkdir(join(root, '.martingale'), { recursive: true });
     const folder = await mkdtemp(join(root, '.martingale/served-'));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
     await writeFile(join(folder, 'environment.ts'), code);
     const url = await served('a-long-secret', join(folder, 'environment.ts'));
-    const { stdout } = await run(python, ['-c', program.replace('http://127.0.0.1:8080', url)], {
+    const { stdout } = await run(python, ['-c', program.replace(address, url)], {
       env: { ...process.env, OPENREWARD_API_KEY: '' },
       timeout: 120_000,
     });
