@@ -1,6 +1,10 @@
 import { readdirSync } from 'node:fs';
 import { MockLanguageModelV4 } from 'ai/test';
 import {
+  callBudget,
+  compare,
+  constant,
+  cosine,
   createClient,
   defineEnvironment,
   earlyStop,
@@ -11,17 +15,29 @@ import {
   ModelHandle,
   OptionError,
   openModel,
+  optimize,
   runGroups,
+  runOutsideTrajectory,
   ScenarioSet,
   sft,
   train,
+  warmup,
+  workerThreads,
 } from 'martingale';
 import { createEmbeddedEngine } from 'martingale/embedded';
 import { openReward, serveEnvironment } from 'martingale/environments';
-import { followJob, pruneCheckpoints } from 'martingale/loop';
-import { rescore } from 'martingale/records';
+import {
+  followJob,
+  logTrajectories,
+  pruneCheckpoints,
+  runInTrajectory,
+  storeGroup,
+  submitTraining,
+  toScenarioSource,
+} from 'martingale/loop';
+import { readEvaluation, readRun, rescore } from 'martingale/records';
 import { startService } from 'martingale/service';
-import { replayModel } from 'martingale/testing';
+import { recordCalls, replayCalls, replayModel } from 'martingale/testing';
 import { createTinkerEngine } from 'martingale/tinker';
 import { afterAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -125,6 +141,56 @@ const refused: readonly [of: string, work: () => unknown, message: string][] = [
     '`port` is -1. Pass a whole number from 0',
   ],
   ['openReward', () => call(openReward, 'http://a', { system: 3 }), '`system` is 3. Pass a text.'],
+  ['evaluate', () => call(evaluate), 'evaluate() got undefined in place of its options.'],
+  ['optimize', () => call(optimize, null), 'optimize() got null in place of its options.'],
+  ['sft', () => call(sft), 'sft() got undefined in place of its options.'],
+  ['sft', () => call(sft, { examples: [] }), '`model` is undefined. Pass a model created by'],
+  ['defineEnvironment', () => call(defineEnvironment), '`options` is undefined. Pass an object.'],
+  ['openModel', () => call(openModel, { client }), '`project` is undefined. Pass a text.'],
+  ['followJob', () => call(followJob, { client }), '`jobId` is undefined. Pass a text.'],
+  ['pruneCheckpoints', () => call(pruneCheckpoints, { model, steps: [1] }), '`keep` is undefined. It is'],
+  ['storeGroup', () => call(storeGroup, { model, group: {} }), '`group` is an object without fields. Pass a'],
+  ['submitTraining', () => call(submitTraining, { model }), '`groups` is undefined. Pass a list.'],
+  [
+    'logTrajectories',
+    () => call(logTrajectories, { model, groups: [] }),
+    '`split` is undefined. Pass a text.',
+  ],
+  ['rescore', () => call(rescore, { groups: [] }), '`environment` is undefined. '],
+  ['replayModel', () => call(replayModel, {}), '`file` is undefined. Pass a path.'],
+  ['replayCalls', () => call(replayCalls), 'replayCalls() got undefined in place of its options.'],
+  ['recordCalls', () => call(recordCalls, { file: 'a' }), '`completions` is undefined. It is required.'],
+  ['constant', () => call(constant, '1e-3'), '`value` is "1e-3". Pass a number.'],
+  ['cosine', () => call(cosine, { from: 1 }), '`to` is undefined. Pass a number.'],
+  [
+    'warmup',
+    () => call(warmup, { steps: 1.5, schedule: () => 1 }),
+    '`steps` is 1.5. Pass a whole number of at',
+  ],
+  [
+    'workerThreads',
+    () => call(workerThreads, { environment: './a.ts' }),
+    '`environment` is "./a.ts". Pass the',
+  ],
+  [
+    'externalModel',
+    () => call(externalModel, { id: 'a' }),
+    '`model` is an object with id. Pass a model of the AI',
+  ],
+  ['readRun', () => call(readRun, 3), '`runDirectory` is 3. Pass a path.'],
+  ['readEvaluation', () => call(readEvaluation, ''), '`path` is "". Pass a path.'],
+  ['compare', () => call(compare, { perScenario: [] }, Promise.resolve()), '`b` is'],
+  ['ScenarioSet.mix', () => call(ScenarioSet.mix, null), '`sets` is null. Pass a list.'],
+  [
+    'ScenarioSet.mix',
+    () => call(ScenarioSet.mix, [{ set: { take: 1 }, weight: 1 }]),
+    '`sets[0].set` is an object with take',
+  ],
+  ['ScenarioSet.generate', () => call(ScenarioSet.generate, [1]), '`generate` is'],
+  ['ScenarioSet.fromJsonLines', () => call(ScenarioSet.fromJsonLines, 3), '`path` is 3. Pass a path.'],
+  ['toScenarioSource', () => call(toScenarioSource, null, 1), '`scenarios` is null. Pass a list or a'],
+  ['runOutsideTrajectory', () => call(runOutsideTrajectory, Promise.resolve()), '`body` is'],
+  ['runInTrajectory', () => call(runInTrajectory, null), '`body` is undefined. Pass a function.'],
 ];
 
 describe('a value of another kind is refused before anything begins, with what to pass, by', () => {
@@ -148,6 +214,17 @@ test('a credit, scenarios and examples of another kind are refused too', async (
   );
   const trained = call(sft, { model, examples: 3 });
   await expect(trained).rejects.toThrow('`examples` is 3. Pass a list of conversations');
+});
+
+test('a checkpoint to keep, a deadline and bounds of another range are refused before anything is deleted', async () => {
+  for (const keep of [-1, 1.5, Number.NaN, '2'])
+    await expect(call(pruneCheckpoints, { model, steps: [1, 2], keep })).rejects.toMatchObject({
+      option: 'keep',
+    });
+  await expect(followJob({ client, jobId: 'a', timeoutMs: -1 })).rejects.toThrow('`timeoutMs` is -1. Pass');
+  expect(() => call(callBudget, {})).toThrow(
+    '`concurrency` is undefined. Pass a whole number of at least 1, or',
+  );
 });
 
 test('an option that is undefined counts as left out', async () => {

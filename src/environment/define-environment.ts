@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { asThrownBy } from '../util/error.ts';
+import { checkArgument } from '../util/option-names.ts';
 import { loopAgent, rolloutAgent, seatAgents } from './agents.ts';
 import { checkOptions, checkTexts } from './check-options.ts';
 import { creditOf } from './credit.ts';
@@ -103,6 +104,7 @@ export function defineEnvironment<
     | RolloutEnvironmentOptions<Schema, Outcome, State, Texts>
     | LoopEnvironmentOptions<Schema, Parsed, State, Texts>,
 ): Environment<Schema, Outcome, Texts> | Environment<Schema, LoopOutcome<Parsed>, Texts> {
+  checkArgument('options', options, 'object');
   try {
     checkOptions(options);
   } catch (error) {

@@ -1,7 +1,7 @@
 import { rewardChanges } from '../environment/index.ts';
 import { randomSource } from '../trajectory/index.ts';
 import { invalidOption, OptionError } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkArgument, checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { type Estimate, estimate, type Interval, isZeroOrOne, normalInterval } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
 import type { ScenarioScore } from './score-scenario.ts';
@@ -83,6 +83,8 @@ export interface Comparison {
  */
 export function comparePair(a: ComparedScores, b: ComparedScores, options: CompareOptions = {}): Comparison {
   checkOptionNames('compare()', options, compareNames);
+  checkArgument('a', a, 'evaluation');
+  checkArgument('b', b, 'evaluation');
   const { measure = 'reward', confidence = 0.95, seed = 0 } = options;
   if (measure !== 'reward' && measure !== 'success')
     throw invalidOption(code, 'measure', measure, 'Pass "reward" or "success".');

@@ -134,6 +134,7 @@ export async function evaluate<Schema extends z.ZodType, Outcome>(
 async function runEvaluation<Schema extends z.ZodType, Outcome>(
   options: EvaluateOptions<Schema, Outcome>,
 ): Promise<Evaluation<z.output<Schema>>> {
+  checkOptionNames('evaluate()', options, evaluateNames, limitWords);
   const {
     rolloutsPerScenario = 1,
     temperature: requestedTemperature,
@@ -147,7 +148,6 @@ async function runEvaluation<Schema extends z.ZodType, Outcome>(
     ...rest
   } = options;
   const { environment, model, seats, seed = 0, groupStrategy = null } = options;
-  checkOptionNames('evaluate()', options, evaluateNames, limitWords);
   checkEssentials('invalid_evaluation_option', options);
   checkSeats(environment, seats);
   const startedMs = performance.now();

@@ -5,6 +5,7 @@ import { fromGroupRecords, type GroupRecord, requireGroupRecord } from '../rollo
 import { messageOf } from '../util/error.ts';
 import { sha256 } from '../util/json.ts';
 import { readJsonLines } from '../util/json-lines.ts';
+import { checkArgument } from '../util/option-names.ts';
 import { RunError } from '../util/run-error.ts';
 import { problemsOf } from '../util/show-value.ts';
 import type { ComparedScores } from './compare-pair.ts';
@@ -49,6 +50,7 @@ const headerSchema = z.looseObject({
  * @throws RunError (`evaluation_directory_refused`) for anything else, and for an evaluation that has not ended.
  */
 export async function readEvaluation(path: string): Promise<ComparedScores> {
+  checkArgument('path', path, 'path');
   const full = resolve(path);
   const found = await stat(full).catch((cause: unknown) => {
     throw refused(

@@ -82,6 +82,13 @@ export function callBudget(options: CallBudgetOptions): MeteredCallBudget {
     const remedy = 'A fixed concurrency does not use it. Remove it, or pass { min, max }.';
     throw invalidOption('invalid_call_budget', 'targetLatencyMs', targetLatencyMs, remedy);
   }
+  if (typeof concurrency?.min !== 'number')
+    throw invalidOption(
+      'invalid_call_budget',
+      'concurrency',
+      concurrency,
+      'Pass a whole number of at least 1, or { min, max }.',
+    );
   const { min, max, start = min } = concurrency;
   wholeNumber('concurrency.min', min);
   wholeNumber('concurrency.max', max, min);

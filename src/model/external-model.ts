@@ -2,6 +2,7 @@ import type { LanguageModelV2, LanguageModelV3, LanguageModelV4 } from '@ai-sdk/
 import type { LanguageModel } from 'ai';
 import type { ModelEndpoint } from '../endpoint/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
+import { invalidOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
 import { aiSdk } from './ai-sdk.ts';
 import type { CallBudget } from './call-budget.ts';
@@ -93,6 +94,8 @@ export class ExternalModel implements RolloutModel {
 export function externalModel(model: LanguageModel, options: ExternalModelOptions = {}): ExternalModel {
   checkOptionNames('externalModel()', options, externalModelNames);
   const resolved = typeof model === 'string' ? byId(model) : model;
+  if (typeof resolved?.doGenerate !== 'function')
+    throw invalidOption('invalid_option', 'model', model, 'Pass a model of the AI SDK.');
   if (resolved === policy() || resolved instanceof PolicyLanguageModel)
     throw new ModelError(
       'external_model',

@@ -196,10 +196,10 @@ const optimizeNames = {
 export function checkOptions<Schema extends z.ZodType, Outcome, Texts extends TextSet>(
   options: OptimizeOptions<Schema, Outcome, Texts>,
 ): void {
+  checkOptionNames('optimize()', options, optimizeNames, limitWords);
   const { environment, scenarios, validation = scenarios, texts, reflect, budget = {} } = options;
   const invalid = (option: string, value: unknown, remedy: string) =>
     invalidOption('invalid_run_option', option, value, remedy);
-  checkOptionNames('optimize()', options, optimizeNames, limitWords);
   checkEssentials('invalid_run_option', options);
   checkSeats(environment, options.seats);
   const known = Object.keys(environment.texts);

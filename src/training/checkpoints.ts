@@ -1,7 +1,8 @@
 import type { z } from 'zod';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { RunValidation } from '../progress/index.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { wholeNumberOption } from '../util/option-error.ts';
+import { checkOptionNames, type OptionNames, requireOptions } from '../util/option-names.ts';
 import { warn } from '../util/warning.ts';
 import { canRank } from './diagnosis/thresholds.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
@@ -22,16 +23,21 @@ export interface PruneCheckpointsOptions {
 
 const pruneNames = {
   model: 'handle',
-  steps: true,
+  steps: 'list',
   keep: true,
   alsoKeep: true,
   signal: 'signal',
 } satisfies OptionNames<PruneCheckpointsOptions>;
 
-/** Deletes the oldest checkpoints of the run. Returns the remaining steps. */
+/**
+ * Deletes the oldest checkpoints of the run. Returns the remaining steps.
+ * @throws OptionError before anything is deleted; errors of the client.
+ */
 export async function pruneCheckpoints(options: PruneCheckpointsOptions): Promise<number[]> {
   checkOptionNames('pruneCheckpoints()', options, pruneNames);
+  requireOptions(options, pruneNames, ['model', 'steps', 'keep']);
   const { model, steps, keep, alsoKeep = [], signal } = options;
+  if (keep !== 'all') wholeNumberOption('invalid_run_option', 'keep', keep, 0);
   if (keep === 'all' || steps.length <= keep) return [...steps];
   const kept = new Set([...steps.slice(steps.length - keep), ...alsoKeep]);
   const removed = steps.filter((step) => !kept.has(step));

@@ -1,4 +1,4 @@
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkArgument, checkOptionNames, type OptionNames, requireOptions } from '../util/option-names.ts';
 
 /** Progress of a run: the current step, counted from 0, and the number of steps. */
 export interface RunProgress {
@@ -9,10 +9,10 @@ export interface RunProgress {
 /** A number that changes over a run. Use it as `config: (at) => ({ learning_rate: rate(at) })`. */
 export type Schedule = (progress: RunProgress) => number;
 
-export const constant =
-  (value: number): Schedule =>
-  () =>
-    value;
+export function constant(value: number): Schedule {
+  checkArgument('value', value, 'number');
+  return () => value;
+}
 
 interface FromTo {
   from: number;
@@ -21,9 +21,12 @@ interface FromTo {
 
 const fromTo = { from: 'number', to: 'number' } satisfies OptionNames<FromTo>;
 
+const warmupNames = { steps: 'amount', schedule: 'function' } as const;
+
 /** Changes linearly from the first step (`from`) to the last (`to`). */
 export function linear(options: FromTo): Schedule {
   checkOptionNames('linear()', options, fromTo);
+  requireOptions(options, fromTo, ['from', 'to']);
   const { from, to } = options;
   return (progress) => from + (to - from) * shareDone(progress);
 }
@@ -31,6 +34,7 @@ export function linear(options: FromTo): Schedule {
 /** Follows half a cosine, slow at both ends (Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts). */
 export function cosine(options: FromTo): Schedule {
   checkOptionNames('cosine()', options, fromTo);
+  requireOptions(options, fromTo, ['from', 'to']);
   const { from, to } = options;
   return (progress) => to + ((from - to) * (1 + Math.cos(Math.PI * shareDone(progress)))) / 2;
 }
@@ -38,13 +42,12 @@ export function cosine(options: FromTo): Schedule {
 /**
  * Rises linearly over the first `steps` steps, starting above 0, to the first value of `schedule`, which then covers
  * the remaining steps.
- * @throws RangeError if `steps` is not a whole number of at least 0.
+ * @throws OptionError if `steps` is not a whole number of at least 0.
  */
 export function warmup(options: { steps: number; schedule: Schedule }): Schedule {
-  checkOptionNames('warmup()', options, { steps: true, schedule: 'function' });
+  checkOptionNames('warmup()', options, warmupNames);
+  requireOptions(options, warmupNames, ['steps', 'schedule']);
   const { steps: rising, schedule } = options;
-  if (!Number.isInteger(rising) || rising < 0)
-    throw new RangeError(`warmup: \`steps\` is ${rising}; give a whole number of at least 0.`);
   return ({ step, steps }) => {
     const left = Math.max(1, steps - rising);
     if (step >= rising) return schedule({ step: step - rising, steps: left });

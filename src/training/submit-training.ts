@@ -3,7 +3,7 @@ import { isRequestError, mayHaveActed } from '../client/index.ts';
 import type { LogRequest, RlConfig, StoredGroup } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { BodyForm, TrajectoryGroup } from '../trajectory/index.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkOptionNames, type OptionNames, requireOptions } from '../util/option-names.ts';
 import { warn } from '../util/warning.ts';
 import { invalidRunOption } from './errors.ts';
 import { configNames } from './job-config.ts';
@@ -18,7 +18,7 @@ export interface StoreGroupOptions {
 
 const storeNames = {
   model: 'handle',
-  group: true,
+  group: 'group',
   signal: 'signal',
 } satisfies OptionNames<StoreGroupOptions>;
 
@@ -30,6 +30,7 @@ const storeNames = {
  */
 export async function storeGroup(options: StoreGroupOptions): Promise<StoredGroup> {
   checkOptionNames('storeGroup()', options, storeNames);
+  requireOptions(options, storeNames, ['model', 'group']);
   return sendGroup(options, 'compact');
 }
 
@@ -78,7 +79,7 @@ export interface SubmitTrainingOptions {
 
 const submitNames = {
   model: 'handle',
-  groups: true,
+  groups: 'list',
   config: configNames,
   idempotencyKey: 'text',
   signal: 'signal',
@@ -91,6 +92,7 @@ const submitNames = {
  */
 export async function submitTraining(options: SubmitTrainingOptions): Promise<{ jobId: string }> {
   checkOptionNames('submitTraining()', options, submitNames);
+  requireOptions(options, submitNames, ['model', 'groups']);
   const { model, groups, config, idempotencyKey = randomUUID(), signal } = options;
   for (const group of groups) if (!('id' in group)) seal(group);
   const field = fieldOf(groups);
@@ -120,7 +122,7 @@ export interface LogTrajectoriesOptions {
 const logNames = {
   model: 'handle',
   split: 'text',
-  groups: true,
+  groups: 'list',
   idempotencyKey: 'text',
   signal: 'signal',
 } satisfies OptionNames<LogTrajectoriesOptions>;
@@ -128,6 +130,7 @@ const logNames = {
 /** Stores finished groups with the model on the service. */
 export async function logTrajectories(options: LogTrajectoriesOptions): Promise<void> {
   checkOptionNames('logTrajectories()', options, logNames);
+  requireOptions(options, logNames, ['model', 'split', 'groups']);
   const { model, split, groups, idempotencyKey, signal } = options;
   await model.client.models.log(
     requireModelId(model),

@@ -1,11 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe } from 'node:diagnostics_channel';
+import { checkArgument } from '../util/option-names.ts';
 import type { Trajectory } from './trajectory.ts';
 
 const scope = new AsyncLocalStorage<Trajectory | undefined>();
 
 /** Runs `body`. Its model calls, including those from other functions and timers, belong to this trajectory. */
 export function runInTrajectory<Result>(trajectory: Trajectory, body: () => Result): Result {
+  checkArgument('body', body, 'function');
   return scope.run(trajectory, body);
 }
 
@@ -16,6 +18,7 @@ export function runInTrajectory<Result>(trajectory: Trajectory, body: () => Resu
  *     const { text } = await runOutsideTrajectory(() => generateText({ model: simulator, prompt }));
  */
 export function runOutsideTrajectory<Result>(body: () => Result): Result {
+  checkArgument('body', body, 'function');
   return scope.run(undefined, body);
 }
 

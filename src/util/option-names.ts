@@ -36,6 +36,11 @@ const kinds = {
     remedy: 'Pass an engine, such as of `createEmbeddedEngine()`.',
   },
   executor: { fits: (value) => has(value, 'run'), remedy: 'Pass an executor, such as `inProcess()`.' },
+  group: { fits: (value) => has(value, 'trajectories'), remedy: 'Pass a TrajectoryGroup.' },
+  evaluation: {
+    fits: (value) => has(value, 'perScenario'),
+    remedy: 'Pass an evaluation, such as of `await evaluate()` or `await readEvaluation()`.',
+  },
 } satisfies Record<string, { fits: (value: unknown) => boolean; remedy: string }>;
 
 const isRecord = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -157,6 +162,31 @@ export function checkOptionNames(
       { option: '', value: options },
     );
   refuseUnknown(options, names, []);
+}
+
+/**
+ * Checks that options without a default are there. Call it after `checkOptionNames`, which has checked their kinds.
+ * @throws OptionError (`invalid_option`) for the first one that is missing
+ */
+export function requireOptions<Names extends OptionTree>(
+  options: object,
+  names: Names,
+  required: readonly (keyof Names & string)[],
+): void {
+  for (const name of required) {
+    const kind = names[name];
+    if (typeof kind === 'string') checkArgument(name, Reflect.get(options, name), kind);
+    else if (Reflect.get(options, name) === undefined)
+      throw invalidOption('invalid_option', name, undefined, 'It is required.');
+  }
+}
+
+/**
+ * Checks an argument that is not an options object, for callers without a type checker.
+ * @throws OptionError (`invalid_option`)
+ */
+export function checkArgument(name: string, value: unknown, kind: keyof typeof kinds): void {
+  if (!kinds[kind].fits(value)) throw invalidOption('invalid_option', name, value, kinds[kind].remedy);
 }
 
 /** The end of the message: the option's name here, the options with similar names, or all names. */

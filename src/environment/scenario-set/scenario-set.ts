@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { wholeNumberOption } from '../../util/option-error.ts';
-import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { invalidOption, wholeNumberOption } from '../../util/option-error.ts';
+import { checkArgument, checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { ScenarioError } from '../errors.ts';
 import { arrayStage } from './array-stage.ts';
 import { difficultyStage } from './difficulty.ts';
@@ -79,6 +79,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     options: ScenarioSetOptions<Scenario> & { schema?: z.ZodType<Scenario> } = {},
   ): ScenarioSet<Scenario> {
     checkOptionNames('ScenarioSet.fromJsonLines()', options, { ...setNames, schema: true });
+    checkArgument('path', path, 'path');
     return new ScenarioSet(jsonLinesStage(path, options.schema ?? z.custom<Scenario>(), options.key));
   }
 
@@ -91,6 +92,7 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     options: ScenarioSetOptions<Scenario> = {},
   ): ScenarioSet<Scenario> {
     checkOptionNames('ScenarioSet.generate()', options, setNames);
+    checkArgument('generate', generate, 'function');
     return new ScenarioSet(generatorStage(generate, options.key));
   }
 
@@ -104,8 +106,11 @@ export class ScenarioSet<Scenario> implements ScenarioSource<Scenario> {
     options: { seed?: number } = {},
   ): ScenarioSet<Scenario> {
     checkOptionNames('ScenarioSet.mix()', options, { seed: 'whole' });
+    checkArgument('sets', sets, 'list');
     const parts = sets.map((part, index) => {
       checkOptionNames('A set of ScenarioSet.mix()', part, mixedNames);
+      if (!(part.set instanceof ScenarioSet))
+        throw invalidOption('invalid_option', `sets[${index}].set`, part.set, 'Pass a ScenarioSet.');
       return { stage: part.set.#stage, weight: part.weight, name: part.name ?? String(index) };
     });
     return new ScenarioSet(mixStage(parts, options.seed ?? 0));
@@ -234,5 +239,7 @@ export function toScenarioSource<Scenario>(
   scenarios: readonly Scenario[] | ScenarioSource<Scenario>,
   seed: number,
 ): ScenarioSource<Scenario> {
+  if (typeof scenarios !== 'object' || scenarios === null)
+    throw invalidOption('invalid_option', 'scenarios', scenarios, 'Pass a list or a ScenarioSet.');
   return 'take' in scenarios ? scenarios : ScenarioSet.of(scenarios).shuffle({ seed }).repeat();
 }

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import type { z } from 'zod';
-import { wholeNumberOption } from '../../util/option-error.ts';
+import { invalidOption, wholeNumberOption } from '../../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
 import { type RolloutExecutor, RolloutQueue } from '../executor.ts';
 import type { Rollout } from '../rollout.ts';
@@ -52,6 +52,13 @@ const workerThreadsNames = {
  */
 export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {
   checkOptionNames('workerThreads()', options, workerThreadsNames);
+  if (!(options.environment instanceof URL))
+    throw invalidOption(
+      'invalid_option',
+      'environment',
+      options.environment,
+      'Pass the URL of its module, such as `new URL("./environment.ts", import.meta.url)`.',
+    );
   return new ThreadExecutor(options);
 }
 

@@ -6,6 +6,7 @@ import { readIfExists } from '../../util/durable-files.ts';
 import { hasCode } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
 import { readJsonLines } from '../../util/json-lines.ts';
+import { checkArgument } from '../../util/option-names.ts';
 import { RunError } from '../../util/run-error.ts';
 import { stepName } from '../run-files.ts';
 import { type RunConfig, runConfigSchema } from '../run-origin.ts';
@@ -52,9 +53,10 @@ export interface RunReader {
  *     const run = await readRun('runs/2026-11-21-desk');
  *     for await (const group of run.groups(3)) console.log(group.trajectories.map(({ reward }) => reward));
  *
- * @throws RunError if there is no such directory.
+ * @throws OptionError for what is no path; RunError if there is no such directory.
  */
 export async function readRun(runDirectory: string): Promise<RunReader> {
+  checkArgument('runDirectory', runDirectory, 'path');
   const path = resolve(runDirectory);
   await access(path).catch((cause) => {
     throw new RunError('invalid_run_record', `There is no run directory ${path}.`, { cause });
