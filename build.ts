@@ -63,7 +63,9 @@ const checkNodeFirst: Plugin = {
 rmSync(out, { recursive: true, force: true });
 const compiler = join(root, 'node_modules/typescript/bin/tsc');
 const declarations = ['-p', join(root, 'tsconfig.build.json'), '--emitDeclarationOnly', '--outDir', out];
-execFileSync(process.execPath, [compiler, ...declarations], { stdio: 'inherit' });
+// `npm run types` checks the sources. To check them here too takes four times the processor time.
+const emitted = [...declarations, '--noCheck', '--singleThreaded'];
+execFileSync(process.execPath, [compiler, ...emitted], { stdio: 'inherit' });
 
 const common = {
   absWorkingDir: root,

@@ -2,9 +2,13 @@ import type { FailureKind } from '../rollout/index.ts';
 import { shortPath } from '../util/show-value.ts';
 import type { RunEvent } from './run-event.ts';
 
-const grouped = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+/** Made at its first use: it loads data, which programs that import martingale need not wait for at their start. */
+let grouped: Intl.NumberFormat | undefined;
 
-export const count = (value: number): string => grouped.format(value);
+export function count(value: number): string {
+  grouped ??= new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+  return grouped.format(value);
+}
 
 /** A count with its noun, such as "1 group" or "12 groups". */
 export const counted = (value: number, noun: string): string =>

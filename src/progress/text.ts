@@ -36,10 +36,14 @@ const wide: readonly (readonly [number, number])[] = [
   [0x20000, 0x3fffd],
 ];
 
-const segmenter = new Intl.Segmenter();
+/** Made at its first use, as it loads data. */
+let segmenter: Intl.Segmenter | undefined;
 
 /** The characters of a text as its reader sees them: an emoji of several code points is one. */
-const graphemesOf = (text: string): string[] => Array.from(segmenter.segment(text), ({ segment }) => segment);
+function graphemesOf(text: string): string[] {
+  segmenter ??= new Intl.Segmenter();
+  return Array.from(segmenter.segment(text), ({ segment }) => segment);
+}
 
 function codePointWidth(character: string): number {
   const point = character.codePointAt(0) ?? 0;
