@@ -57,7 +57,7 @@ export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {
       'invalid_option',
       'environment',
       options.environment,
-      'Pass the URL of its module, such as `new URL("./environment.ts", import.meta.url)`.',
+      'Pass the URL of its module, as `new URL(path, base)` makes it.',
     );
   return new ThreadExecutor(options);
 }
