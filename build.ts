@@ -33,21 +33,26 @@ const started = [
 ];
 const nodeCheck = 'platform/check-node';
 
-/** `import.meta.url` is the address that the module had if it were a file of its own. */
+/**
+ * `import.meta.url` is the address that the module had if it were a file of its own. esbuild puts the name
+ * `moduleAddress` in its place, in code and not in texts.
+ */
 const ownAddresses: Plugin = {
   name: 'own addresses',
   setup({ onLoad, onResolve }) {
     onResolve({ filter: /^package-folder$/ }, ({ path }) => ({ path, namespace: 'built' }));
     // Used by several entries, so it is in `chunks`.
     onLoad({ filter: /^package-folder$/, namespace: 'built' }, () => ({
-      contents: `export const packageFolder = new URL('..', import.meta.url).href;`,
+      // Not written `import.meta.url`, which would be replaced here too.
+      contents: `const { url } = import.meta;\nexport const packageFolder = new URL('..', url).href;`,
     }));
     onLoad({ filter: /\.ts$/ }, ({ path }) => {
       const text = readFileSync(path, 'utf8');
       if (!text.includes('import.meta.url')) return null;
       const own = relative(source, path).replaceAll('\\', '/').replace(/\.ts$/, '.js');
-      const contents = text.replaceAll('import.meta.url', `(packageFolder + '${own}')`);
-      return { contents: `${contents}\nimport { packageFolder } from 'package-folder';\n`, loader: 'ts' };
+      // On the first line, so that the lines of the source map stay right.
+      const address = `import { packageFolder } from 'package-folder'; const moduleAddress = packageFolder + '${own}';`;
+      return { contents: `${address}${text}`, loader: 'ts' };
     });
   },
 };
@@ -86,6 +91,7 @@ const { metafile } = await build({
   sourcemap: true,
   chunkNames: 'chunks/[name]-[hash]',
   metafile: true,
+  define: { 'import.meta.url': 'moduleAddress' },
   plugins: [checkNodeFirst, ownAddresses],
 });
 const folderFile = Object.entries(metafile.outputs).find(

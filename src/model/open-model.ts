@@ -2,7 +2,7 @@ import { type Client, isRequestError, type RequestError } from '../client/index.
 import { formatModelName } from '../contract/index.ts';
 import { asThrownBy } from '../util/error.ts';
 import { invalidOption } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames, requireOptions } from '../util/option-names.ts';
+import { type OptionNames, requireOptions } from '../util/option-names.ts';
 import { ModelError } from './model-error.ts';
 import { ModelHandle } from './model-handle.ts';
 
@@ -69,8 +69,7 @@ export async function openModel(options: OpenModelOptions): Promise<ModelHandle>
 }
 
 async function openOrCreate(options: OpenModelOptions): Promise<ModelHandle> {
-  checkOptionNames('openModel()', options, openModelNames);
-  requireOptions(options, openModelNames, ['client', 'project', 'name', 'baseModel']);
+  requireOptions('openModel()', options, openModelNames, ['client', 'project', 'name', 'baseModel']);
   const { client, entity, project, name, baseModel, ifExists = 'continue', signal } = options;
   checkIfExists(ifExists);
   if (ifExists !== 'continue') return createModel({ ...options, ifExists });

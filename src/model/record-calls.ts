@@ -6,7 +6,7 @@ import { currentTrajectory } from '../trajectory/index.ts';
 import { appendLine, makeFolder } from '../util/durable-files.ts';
 import { canonicalJson } from '../util/json.ts';
 import { cutTornLine } from '../util/json-lines.ts';
-import { checkOptionNames, requireOptions } from '../util/option-names.ts';
+import { type OptionNames, requireOptions } from '../util/option-names.ts';
 import type { CompletionSource } from './completion-source.ts';
 
 export const recordedCallsFormat = 'martingale.calls';
@@ -59,15 +59,17 @@ export interface RecordCallsOptions {
   completions: CompletionSource;
 }
 
-const recordNames = { file: 'path', completions: true } as const;
+const recordNames = {
+  file: 'path',
+  completions: true,
+} satisfies OptionNames<RecordCallsOptions>;
 
 /**
  * Forwards calls to `completions` and writes each answered call to a file, from which `replayCalls` answers without a
  * model. A call is written before its caller has the whole answer. Failed calls are not written.
  */
 export function recordCalls(options: RecordCallsOptions): CompletionSource {
-  checkOptionNames('recordCalls()', options, recordNames);
-  requireOptions(options, recordNames, ['file', 'completions']);
+  requireOptions('recordCalls()', options, recordNames, ['file', 'completions']);
   const { file, completions } = options;
   return new RecordedSource(completions, file);
 }

@@ -2,7 +2,7 @@ import type { ChatCompletionRequest } from '../contract/index.ts';
 import { hasCode } from '../util/error.ts';
 import { canonicalJson, isObject } from '../util/json.ts';
 import { readJsonLines } from '../util/json-lines.ts';
-import { checkOptionNames, type OptionNames, requireOptions } from '../util/option-names.ts';
+import { type OptionNames, requireOptions } from '../util/option-names.ts';
 import { RunError } from '../util/run-error.ts';
 import type { CompletionSource } from './completion-source.ts';
 import { ModelHandle, type ModelSettings } from './model-handle.ts';
@@ -37,8 +37,7 @@ export interface ReplayedCalls extends CompletionSource {
  * @throws RunError of code `invalid_recorded_calls` for a file that cannot be read.
  */
 export async function replayCalls(options: { file: string }): Promise<ReplayedCalls> {
-  checkOptionNames('replayCalls()', options, { file: 'path' });
-  requireOptions(options, { file: 'path' }, ['file']);
+  requireOptions('replayCalls()', options, { file: 'path' }, ['file']);
   return new Replay(await readRecordedCalls(options.file));
 }
 
@@ -171,8 +170,7 @@ export interface ReplayedModel {
  * missing, or is not a model of the file.
  */
 export async function replayModel(options: ReplayModelOptions): Promise<ReplayedModel> {
-  checkOptionNames('replayModel()', options, replayModelNames);
-  requireOptions(options, replayModelNames, ['file']);
+  requireOptions('replayModel()', options, replayModelNames, ['file']);
   const { file, name, settings } = options;
   const replay = await replayCalls({ file });
   const [only, ...others] = replay.models;

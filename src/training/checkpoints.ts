@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { RunValidation } from '../progress/index.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames, requireOptions } from '../util/option-names.ts';
+import { type OptionNames, requireOptions } from '../util/option-names.ts';
 import { warn } from '../util/warning.ts';
 import { canRank } from './diagnosis/thresholds.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
@@ -34,8 +34,7 @@ const pruneNames = {
  * @throws OptionError before anything is deleted; errors of the client.
  */
 export async function pruneCheckpoints(options: PruneCheckpointsOptions): Promise<number[]> {
-  checkOptionNames('pruneCheckpoints()', options, pruneNames);
-  requireOptions(options, pruneNames, ['model', 'steps', 'keep']);
+  requireOptions('pruneCheckpoints()', options, pruneNames, ['model', 'steps', 'keep']);
   const { model, steps, keep, alsoKeep = [], signal } = options;
   if (keep !== 'all') wholeNumberOption('invalid_run_option', 'keep', keep, 0);
   if (keep === 'all' || steps.length <= keep) return [...steps];

@@ -2,7 +2,7 @@ import { type Client, RequestError } from '../client/index.ts';
 import { type Untrained, untrainedSchema } from '../contract/index.ts';
 import { maxTimerMs } from '../util/deadline.ts';
 import { invalidOption } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames, requireOptions } from '../util/option-names.ts';
+import { type OptionNames, requireOptions } from '../util/option-names.ts';
 import { warn } from '../util/warning.ts';
 import { jobFailed, TrainingError } from './errors.ts';
 import { stopGraceMs, withGrace } from './grace.ts';
@@ -49,8 +49,7 @@ export const defaultJobTimeoutMs = 3_600_000;
  * @throws OptionError; TrainingError if the job fails or exceeds the deadline.
  */
 export async function followJob(options: FollowJobOptions): Promise<JobOutcome> {
-  checkOptionNames('followJob()', options, followNames);
-  requireOptions(options, followNames, ['client', 'jobId']);
+  requireOptions('followJob()', options, followNames, ['client', 'jobId']);
   const { client, jobId, timeoutMs = defaultJobTimeoutMs, onProgress, signal } = options;
   if (timeoutMs < 0)
     throw invalidOption('invalid_run_option', 'timeoutMs', timeoutMs, 'Pass milliseconds of at least 0.');

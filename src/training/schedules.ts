@@ -1,4 +1,4 @@
-import { checkArgument, checkOptionNames, type OptionNames, requireOptions } from '../util/option-names.ts';
+import { checkArgument, type OptionNames, requireOptions } from '../util/option-names.ts';
 
 /** Progress of a run: the current step, counted from 0, and the number of steps. */
 export interface RunProgress {
@@ -21,20 +21,16 @@ interface FromTo {
 
 const fromTo = { from: 'number', to: 'number' } satisfies OptionNames<FromTo>;
 
-const warmupNames = { steps: 'amount', schedule: 'function' } as const;
-
 /** Changes linearly from the first step (`from`) to the last (`to`). */
 export function linear(options: FromTo): Schedule {
-  checkOptionNames('linear()', options, fromTo);
-  requireOptions(options, fromTo, ['from', 'to']);
+  requireOptions('linear()', options, fromTo, ['from', 'to']);
   const { from, to } = options;
   return (progress) => from + (to - from) * shareDone(progress);
 }
 
 /** Follows half a cosine, slow at both ends (Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts). */
 export function cosine(options: FromTo): Schedule {
-  checkOptionNames('cosine()', options, fromTo);
-  requireOptions(options, fromTo, ['from', 'to']);
+  requireOptions('cosine()', options, fromTo, ['from', 'to']);
   const { from, to } = options;
   return (progress) => to + ((from - to) * (1 + Math.cos(Math.PI * shareDone(progress)))) / 2;
 }
@@ -45,8 +41,7 @@ export function cosine(options: FromTo): Schedule {
  * @throws OptionError if `steps` is not a whole number of at least 0.
  */
 export function warmup(options: { steps: number; schedule: Schedule }): Schedule {
-  checkOptionNames('warmup()', options, warmupNames);
-  requireOptions(options, warmupNames, ['steps', 'schedule']);
+  requireOptions('warmup()', options, { steps: 'amount', schedule: 'function' }, ['steps', 'schedule']);
   const { steps: rising, schedule } = options;
   return ({ step, steps }) => {
     const left = Math.max(1, steps - rising);

@@ -1,7 +1,7 @@
 import { type ModelHandle, newestStep } from '../model/index.ts';
 import type { ProgressOption, RunListener } from '../progress/index.ts';
 import { asThrownBy } from '../util/error.ts';
-import { checkOptionNames, type OptionNames, objectOf, requireOptions } from '../util/option-names.ts';
+import { type OptionNames, objectOf, requireOptions } from '../util/option-names.ts';
 import { runOptionError } from './errors.ts';
 import { meanMetrics } from './follow-job.ts';
 import { checkLostJob, type LostJobOptions, lostJobNames } from './lost-job.ts';
@@ -74,8 +74,7 @@ export async function sft(options: SftOptions): Promise<SftResult> {
 }
 
 async function runSft(options: SftOptions): Promise<SftResult> {
-  checkOptionNames('sft()', options, sftNames);
-  requireOptions(options, sftNames, ['model']);
+  requireOptions('sft()', options, sftNames, ['model']);
   const { examples, phase = 'supervised', idempotencyKey, timeoutMs, lostJob, signal } = options;
   const { batchSize, learningRate, assistantTurns } = options;
   checkSftSettings(options);

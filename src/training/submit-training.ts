@@ -3,7 +3,7 @@ import { isRequestError, mayHaveActed } from '../client/index.ts';
 import type { LogRequest, RlConfig, StoredGroup } from '../contract/index.ts';
 import { type ModelHandle, requireModelId } from '../model/index.ts';
 import type { BodyForm, TrajectoryGroup } from '../trajectory/index.ts';
-import { checkOptionNames, type OptionNames, requireOptions } from '../util/option-names.ts';
+import { type OptionNames, requireOptions } from '../util/option-names.ts';
 import { warn } from '../util/warning.ts';
 import { invalidRunOption } from './errors.ts';
 import { configNames } from './job-config.ts';
@@ -29,8 +29,7 @@ const storeNames = {
  * @throws TrajectoryError for a trajectory of an external model; RequestError for one that cannot be trained on.
  */
 export async function storeGroup(options: StoreGroupOptions): Promise<StoredGroup> {
-  checkOptionNames('storeGroup()', options, storeNames);
-  requireOptions(options, storeNames, ['model', 'group']);
+  requireOptions('storeGroup()', options, storeNames, ['model', 'group']);
   return sendGroup(options, 'compact');
 }
 
@@ -91,8 +90,7 @@ const submitNames = {
  * @throws TrajectoryError for a trajectory of an external model.
  */
 export async function submitTraining(options: SubmitTrainingOptions): Promise<{ jobId: string }> {
-  checkOptionNames('submitTraining()', options, submitNames);
-  requireOptions(options, submitNames, ['model', 'groups']);
+  requireOptions('submitTraining()', options, submitNames, ['model', 'groups']);
   const { model, groups, config, idempotencyKey = randomUUID(), signal } = options;
   for (const group of groups) if (!('id' in group)) seal(group);
   const field = fieldOf(groups);
@@ -129,8 +127,7 @@ const logNames = {
 
 /** Stores finished groups with the model on the service. */
 export async function logTrajectories(options: LogTrajectoriesOptions): Promise<void> {
-  checkOptionNames('logTrajectories()', options, logNames);
-  requireOptions(options, logNames, ['model', 'split', 'groups']);
+  requireOptions('logTrajectories()', options, logNames, ['model', 'split', 'groups']);
   const { model, split, groups, idempotencyKey, signal } = options;
   await model.client.models.log(
     requireModelId(model),

@@ -36,6 +36,10 @@ const kinds = {
     remedy: 'Pass an engine, such as of `createEmbeddedEngine()`.',
   },
   executor: { fits: (value) => has(value, 'run'), remedy: 'Pass an executor, such as `inProcess()`.' },
+  module: {
+    fits: (value) => value instanceof URL && value.protocol === 'file:',
+    remedy: "Pass new URL('./environment.ts', import.meta.url).",
+  },
   group: { fits: (value) => has(value, 'trajectories'), remedy: 'Pass a TrajectoryGroup.' },
   evaluation: {
     fits: (value) => has(value, 'perScenario'),
@@ -165,14 +169,16 @@ export function checkOptionNames(
 }
 
 /**
- * Checks that options without a default are there. Call it after `checkOptionNames`, which has checked their kinds.
- * @throws OptionError (`invalid_option`) for the first one that is missing
+ * Checks options as `checkOptionNames` does, and that those without a default are there.
+ * @throws OptionError also (`invalid_option`) for the first required option that is missing
  */
 export function requireOptions<Names extends OptionTree>(
+  of: string,
   options: object,
   names: Names,
   required: readonly (keyof Names & string)[],
 ): void {
+  checkOptionNames(of, options, names);
   for (const name of required) {
     const kind = names[name];
     if (typeof kind === 'string') checkArgument(name, Reflect.get(options, name), kind);

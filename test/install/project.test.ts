@@ -72,6 +72,17 @@ describe('a project made from the package as the guide says', { tags: ['long'] }
     }
   });
 
+  it('shows addresses of modules in its errors as a program writes them', async () => {
+    await writeFile(
+      join(project.folder, 'wrong.mjs'),
+      "import { workerThreads } from 'martingale';\nworkerThreads({ environment: './environment.ts' });\n",
+    );
+    const { stderr } = await project.run('node wrong.mjs');
+    expect(stderr).toContain(
+      '`environment` is "./environment.ts". Pass new URL(\'./environment.ts\', import.meta.url).',
+    );
+  });
+
   it('trains against a service elsewhere', async () => {
     const env = { MARTINGALE_BASE_URL: service.url, MARTINGALE_API_KEY: service.apiKey };
     const output = await project.succeed('npx tsx crossing.ts', { env });

@@ -1,7 +1,7 @@
 import { describeThrown } from '../../environment/index.ts';
 import { hasCode } from '../../util/error.ts';
 import { invalidOption, OptionError, wholeNumberOption } from '../../util/option-error.ts';
-import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { type OptionNames, requireOptions } from '../../util/option-names.ts';
 import { isLoopback, newKey } from '../../util/server-access.ts';
 import { warn } from '../../util/warning.ts';
 import type { RolloutExecutor } from '../executor.ts';
@@ -44,7 +44,7 @@ export interface LeasesOptions {
 }
 
 const leasesNames = {
-  environment: true,
+  environment: 'module',
   exportName: 'text',
   host: 'text',
   port: 'port',
@@ -84,7 +84,7 @@ const code = 'invalid_rollout_option';
  * @throws OptionError, also for a port in use; errors of the environment's module.
  */
 export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
-  checkOptionNames('leases()', options, leasesNames);
+  requireOptions('leases()', options, leasesNames, ['environment']);
   const {
     environment,
     exportName = 'default',
@@ -93,13 +93,6 @@ export async function leases(options: LeasesOptions): Promise<LeaseExecutor> {
     apiKey = newKey(),
     serviceUrl,
   } = options;
-  if (!(environment instanceof URL) || environment.protocol !== 'file:')
-    throw invalidOption(
-      code,
-      'environment',
-      environment,
-      "Pass new URL('./environment.ts', import.meta.url).",
-    );
   if (!/^[\x21-\x7e]+$/.test(apiKey))
     throw new OptionError(code, '`apiKey` is empty or has characters that a header cannot carry.', {
       option: 'apiKey',

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import type { z } from 'zod';
-import { invalidOption, wholeNumberOption } from '../../util/option-error.ts';
-import { checkOptionNames, type OptionNames } from '../../util/option-names.ts';
+import { wholeNumberOption } from '../../util/option-error.ts';
+import { type OptionNames, requireOptions } from '../../util/option-names.ts';
 import { type RolloutExecutor, RolloutQueue } from '../executor.ts';
 import type { Rollout } from '../rollout.ts';
 import { requireMilliseconds } from '../rollout-settings.ts';
@@ -34,7 +34,7 @@ export interface WorkerThreadsOptions {
 }
 
 const workerThreadsNames = {
-  environment: true,
+  environment: 'module',
   exportName: 'text',
   threads: true,
   concurrency: true,
@@ -51,14 +51,7 @@ const workerThreadsNames = {
  * @throws OptionError
  */
 export function workerThreads(options: WorkerThreadsOptions): RolloutExecutor {
-  checkOptionNames('workerThreads()', options, workerThreadsNames);
-  if (!(options.environment instanceof URL))
-    throw invalidOption(
-      'invalid_option',
-      'environment',
-      options.environment,
-      'Pass the URL of its module, as `new URL(path, base)` makes it.',
-    );
+  requireOptions('workerThreads()', options, workerThreadsNames, ['environment']);
   return new ThreadExecutor(options);
 }
 

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { Environment } from '../../environment/index.ts';
 import { differences as findDifferences, quoted } from '../../model/index.ts';
 import type { Rollout, RolloutGroup } from '../../rollout/index.ts';
-import { checkOptionNames, type OptionNames, requireOptions } from '../../util/option-names.ts';
+import { type OptionNames, requireOptions } from '../../util/option-names.ts';
 import { RunError } from '../../util/run-error.ts';
 import { readRun } from './read-run.ts';
 import {
@@ -55,8 +55,7 @@ export interface ReplayedStep {
 export async function replayStep<Schema extends z.ZodType, Outcome>(
   options: ReplayStepOptions<Schema, Outcome>,
 ): Promise<ReplayedStep> {
-  checkOptionNames('replayStep()', options, replayStepNames);
-  requireOptions(options, replayStepNames, ['runDirectory', 'step', 'environment']);
+  requireOptions('replayStep()', options, replayStepNames, ['runDirectory', 'step', 'environment']);
   const { runDirectory, step, environment } = options;
   const run = await readRun(runDirectory);
   const config = await run.config();

@@ -11,7 +11,7 @@ import {
   withoutReward,
 } from '../../rollout/index.ts';
 import { runOutsideTrajectory } from '../../trajectory/index.ts';
-import { checkOptionNames, type OptionNames, requireOptions } from '../../util/option-names.ts';
+import { type OptionNames, requireOptions } from '../../util/option-names.ts';
 import { readRun } from './read-run.ts';
 import {
   forEachGroup,
@@ -77,8 +77,7 @@ export interface Rescored {
 export async function rescore<Schema extends z.ZodType, Outcome>(
   options: RescoreOptions<Schema, Outcome>,
 ): Promise<Rescored> {
-  checkOptionNames('rescore()', options, rescoreNames);
-  requireOptions(options, rescoreNames, ['environment']);
+  requireOptions('rescore()', options, rescoreNames, ['environment']);
   const groups: RolloutGroup[] = [];
   const table: RescoredRollout[] = [];
   const records = recordsOf(options);
