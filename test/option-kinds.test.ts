@@ -170,7 +170,7 @@ const refused: readonly [of: string, work: () => unknown, message: string][] = [
   [
     'workerThreads',
     () => call(workerThreads, { environment: './a.ts' }),
-    '`environment` is "./a.ts". Pass the',
+    '`environment` is "./a.ts". Pass new URL(',
   ],
   [
     'externalModel',
