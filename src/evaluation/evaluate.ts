@@ -78,7 +78,7 @@ export interface EvaluateOptions<Schema extends z.ZodType, Outcome>
 const { rolloutsPerGroup: _, ...sharedNames } = runGroupsNames;
 const evaluateNames = {
   ...sharedNames,
-  rolloutsPerScenario: true,
+  rolloutsPerScenario: 'count',
   temperature: true,
   passAt: 'list',
   isSuccess: 'function',

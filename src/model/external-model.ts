@@ -30,10 +30,10 @@ export interface ExternalModelOptions {
 }
 
 const settingsNames = {
-  temperature: 'number',
-  topP: 'number',
-  topK: 'number',
-  maxOutputTokens: 'number',
+  temperature: 'temperature',
+  topP: 'topP',
+  topK: 'topK',
+  maxOutputTokens: 'count',
 } satisfies OptionNames<ExternalModelSettings>;
 
 const externalModelNames = {

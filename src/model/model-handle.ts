@@ -3,7 +3,7 @@ import type { Client } from '../client/index.ts';
 import { formatModelName, parseModelName } from '../contract/index.ts';
 import { type ModelEndpoint, openEndpoint } from '../endpoint/index.ts';
 import { currentTrajectory } from '../trajectory/index.ts';
-import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
+import { checkArgument, checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
 import type { CallBudget } from './call-budget.ts';
 import type { CompletionSource } from './completion-source.ts';
 import { PolicyLanguageModel } from './language-model.ts';
@@ -38,11 +38,11 @@ export interface ModelSettings extends SamplingOverride {
 }
 
 const settingsNames = {
-  temperature: 'number',
-  topP: 'number',
-  topK: 'number',
-  minP: 'number',
-  maxOutputTokens: 'number',
+  temperature: 'temperature',
+  topP: 'topP',
+  topK: 'topK',
+  minP: 'minP',
+  maxOutputTokens: 'count',
   record: true,
   sendTokenIds: true,
   tokenLists: true,
@@ -155,6 +155,7 @@ export class ModelHandle implements RolloutModel {
   /** Returns the model pinned to a checkpoint. @throws TypeError for a base model, which has no checkpoints. */
   at(step: number): ModelHandle {
     const parsed = parseModelName(this.name);
+    checkArgument('step', step, 'amount');
     if (!parsed) throw new TypeError(`"${this.name}" is a base model and has no step ${step} to pin.`);
     return this.#copy(formatModelName({ ...parsed, step }), this.settings);
   }

@@ -11,7 +11,13 @@ import {
 } from '../rollout/index.ts';
 import { maxTimerMs } from '../util/deadline.ts';
 import { wholeNumberOption } from '../util/option-error.ts';
-import { checkOptionNames, type OptionNames, type OtherWords, objectOf } from '../util/option-names.ts';
+import {
+  checkArgument,
+  checkOptionNames,
+  type OptionNames,
+  type OtherWords,
+  objectOf,
+} from '../util/option-names.ts';
 import type { RunBudget } from './budget.ts';
 import { invalidRunOption, noScenarios, runOptionError } from './errors.ts';
 import { configNames, configOf } from './job-config.ts';
@@ -127,6 +133,9 @@ function checkNumbers<Schema extends z.ZodType, Outcome>(settings: TrainSettings
   ];
   for (const wholeNumber of wholeNumbers) wholeNumberOption('invalid_run_option', ...wholeNumber);
   const { rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, scenarioTimeoutMs, jobTimeoutMs } = settings;
+  const temperature = settings.validation?.temperature;
+  if (temperature !== undefined && temperature !== 'agent')
+    checkArgument('validation.temperature', temperature, 'temperature');
   const times = { rolloutTimeoutMs, rewardTimeoutMs, groupTimeoutMs, scenarioTimeoutMs, jobTimeoutMs };
   for (const [option, value] of Object.entries(times))
     if (value !== undefined && !(typeof value === 'number' && value > 0 && value <= maxTimerMs))

@@ -54,6 +54,8 @@ export class CallLog {
   reward(reward: number, index: number = largestOf(this.#calls.keys())): void {
     if (!Number.isFinite(reward)) throw new RangeError(`A step reward is ${reward}. Pass a finite number.`);
     const call = this.#calls.get(index);
+    if (this.#calls.size === 0)
+      throw new RangeError('The rollout has recorded no call yet that could have a reward. Call the model first.');
     if (!call)
       throw new RangeError(`Call ${index} of the rollout has not been recorded; it cannot have a reward.`);
     call.reward = (call.reward ?? 0) + reward;

@@ -24,6 +24,16 @@ const kinds = {
     fits: (value) => Number.isSafeInteger(value) && Number(value) >= 1,
     remedy: 'Pass a whole number of at least 1.',
   },
+  temperature: { fits: (value) => isWithin(value, 0, 2), remedy: 'Pass a number from 0 to 2.' },
+  topP: {
+    fits: (value) => isWithin(value, 0, 1) && value !== 0,
+    remedy: 'Pass a number above 0 and up to 1.',
+  },
+  minP: { fits: (value) => isWithin(value, 0, 1), remedy: 'Pass a number from 0 to 1.' },
+  topK: {
+    fits: (value) => Number.isSafeInteger(value) && Number(value) >= -1,
+    remedy: 'Pass a whole number of at least 1, or 0 for all tokens.',
+  },
   port: {
     fits: (value) => Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) < 65_536,
     remedy: 'Pass a whole number from 0 to 65535.',
@@ -46,6 +56,9 @@ const kinds = {
     remedy: 'Pass an evaluation, such as of `await evaluate()` or `await readEvaluation()`.',
   },
 } satisfies Record<string, { fits: (value: unknown) => boolean; remedy: string }>;
+
+const isWithin = (value: unknown, least: number, most: number) =>
+  typeof value === 'number' && value >= least && value <= most;
 
 const isRecord = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
 

@@ -101,7 +101,7 @@ test('invalid options of groups are refused before the first rollout', async () 
   const model = new ModelHandle({ client: service.client, name: 'a/b/c:step7' });
   const options = { environment: parity, scenarios: parities, model };
   await expect(evaluate({ ...options, rolloutsPerScenario: 0 })).rejects.toMatchObject({
-    code: 'invalid_rollout_option',
+    code: 'invalid_option',
   });
   await expect(evaluate({ ...options, timeoutMs: -1 })).rejects.toMatchObject({
     code: 'invalid_rollout_option',

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { problemsOf } from '../../util/show-value.ts';
 import { positionError } from '../errors.ts';
 
 /** A JSON value. */
@@ -115,6 +116,6 @@ export function readState<Schema extends z.ZodType>(
   const read = schema.safeParse(state);
   if (read.success) return read.data;
   throw positionError(
-    `The state of \`${kind}\` in the position does not have this version's format: ${read.error.message}`,
+    `The state of \`${kind}\` in the position does not have this version's format: ${problemsOf('state', state, read.error)}`,
   );
 }
