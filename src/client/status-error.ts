@@ -4,8 +4,11 @@ import { jsonOf } from '../util/json.ts';
 import { type CallFacts, isPage, RequestError, type RequestErrorCode } from './errors.ts';
 import { parseRetryAfter } from './retry.ts';
 
-/** Other services omit `input`. */
-const issueSchema = validationIssueSchema.extend({ input: z.unknown().default(null) });
+/** Other services omit `input`, and write array indices as integers. */
+const issueSchema = validationIssueSchema.extend({
+  loc: z.array(z.union([z.string(), z.int().transform(String)])),
+  input: z.unknown().default(null),
+});
 
 const errorBodySchema = z.object({
   detail: z.union([z.string(), z.array(issueSchema)]).optional(),

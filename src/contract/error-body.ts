@@ -4,9 +4,9 @@ import { z } from 'zod';
 export const validationIssueSchema = z
   .object({
     loc: z
-      .array(z.union([z.string(), z.int()]))
+      .array(z.string())
       .describe(
-        'Path of the value: `body`, `query`, `path` or `header`, then field names and array indices (integers from 0).',
+        'Path of the value: `body`, `query`, `path` or `header`, then field names and array indices (from 0), all as text.',
       ),
     msg: z.string().describe('What is wrong, for people.'),
     type: z.string().describe('What is wrong, for programs.'),

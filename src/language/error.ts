@@ -23,11 +23,16 @@ export class LanguageError extends MartingaleError {
 
 /** The error for a well-formed field that cannot be accepted. */
 export const invalidField = (location: Location, message: string, value: unknown): LanguageError =>
-  fieldError({ loc: ['body', ...location], msg: message, type: 'value_error', input: value });
+  fieldError({ loc: ['body', ...location.map(String)], msg: message, type: 'value_error', input: value });
 
 /** The error for a field, or a value of one, that is not supported. Nothing unsupported is ignored silently. */
 export const unsupportedField = (location: Location, value: unknown, message: string): LanguageError =>
-  fieldError({ loc: ['body', ...location], msg: message, type: 'unsupported_field', input: value });
+  fieldError({
+    loc: ['body', ...location.map(String)],
+    msg: message,
+    type: 'unsupported_field',
+    input: value,
+  });
 
 const fieldError = (issue: ValidationIssue) =>
   new LanguageError('invalid_request', `${issue.loc.join('.')}: ${issue.msg}`, { issue });

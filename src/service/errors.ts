@@ -27,7 +27,7 @@ export const omitted = { text: omission, list: [omission], object: { [omission]:
 /** Shortens an issue for the answer: the request values that it quotes may be megabytes. */
 function shownIssue({ loc, msg, input, ...rest }: ValidationIssue): ValidationIssue {
   return {
-    loc: loc.map((part) => (typeof part === 'string' ? truncate(part, 200) : part)),
+    loc: loc.map((part) => truncate(part, 200)),
     msg: truncate(msg, 2000),
     ...rest,
     input: shownInput(input),
@@ -119,13 +119,15 @@ function remedyOf(path: string): string {
 
 /** A well-formed field with an unacceptable value, `input`. */
 export const invalidField = (loc: (string | number)[], message: string, input: unknown) =>
-  new RequestValidationError([{ loc: ['body', ...loc], msg: message, type: 'value_error', input }]);
+  new RequestValidationError([
+    { loc: ['body', ...loc.map(String)], msg: message, type: 'value_error', input },
+  ]);
 
 /** A field that this service does not support. Nothing unsupported is silently ignored. */
 export const unsupportedField = (loc: (string | number)[], input: unknown, reason?: string) =>
   new RequestValidationError([
     {
-      loc: ['body', ...loc],
+      loc: ['body', ...loc.map(String)],
       msg: reason ?? `${loc.join('.')} is not supported by this service; leave it out or send null`,
       type: 'unsupported_field',
       input,

@@ -70,7 +70,7 @@ function describe(
   location: (string | number)[],
 ): ValidationIssue {
   const { value, exists } = lookUp(root, path);
-  const loc = [...location, ...path];
+  const loc = [...location, ...path].map(String);
   // A missing value cannot be quoted; quote what it is missing from.
   if (!exists && requiresValue.has(issue.code))
     return { loc, msg: 'Field required', type: 'missing', input: value };

@@ -71,7 +71,10 @@ describe('an error response', () => {
     const { client } = await serve(json({ detail }, 422));
     const error = await rejection(client.trainingJobs.create({ model_id: 'x', trajectory_groups: [] }));
     expect(error).toBeInstanceOf(RequestError);
-    expect(error).toMatchObject({ code: 'unprocessable', issues: detail });
+    expect(error).toMatchObject({
+      code: 'unprocessable',
+      issues: [{ ...detail[0], loc: ['body', 'trajectory_groups', '0'] }, detail[1]],
+    });
     expect(String(error)).toContain('body.trajectory_groups.0: is empty; body.model_id: is no uuid');
   });
 

@@ -53,7 +53,7 @@ describe.skipIf(environment === null)('a generated Python client', () => {
       call: ['track', { order: '6662' }],
       second: 'soon',
       streamed: 'it is here, in a stream',
-      refused: { status: 422, locations: [['body', 'messages', 1, 'content']], code: 'invalid_request' },
+      refused: { status: 422, locations: [['body', 'messages', '1', 'content']], code: 'invalid_request' },
       unknown: [404, 'model_not_found'],
       retrieved: true,
       events: ['TrainingStartedEvent', 'GradientStepEvent', 'TrainingEndedEvent'],

@@ -55,7 +55,7 @@ test('a rate limit has the time to wait, and a validation error names its field'
   expect(error.headers?.get('retry-after')).toBe('2');
   expect(error.headers?.get('retry-after-ms')).toBe('1500');
   expect(error.headers?.get('x-should-retry')).toBeNull();
-  const issue = { loc: ['body', 'tools', 0, 'function', 'name'], msg: 'bad', type: 'x', input: '' };
+  const issue = { loc: ['body', 'tools', '0', 'function', 'name'], msg: 'bad', type: 'x', input: '' };
   const refused = await failing(failed('unprocessable', 422, { issues: [issue] }));
   await expect(refused.client.chat.completions.create(asked)).rejects.toMatchObject({
     param: 'tools.0.function.name',

@@ -331,7 +331,7 @@ describe('the table of endpoints', () => {
       n: 0,
     });
     expect(wrong.body.detail).toContainEqual(
-      expect.objectContaining({ loc: ['body', 'messages', 1, 'content'], type: 'missing' }),
+      expect.objectContaining({ loc: ['body', 'messages', '1', 'content'], type: 'missing' }),
     );
     expect(wrong.body.detail).toContainEqual(
       expect.objectContaining({ loc: ['body', 'n'], type: 'greater_than_equal', input: 0, ctx: { ge: 1 } }),

@@ -120,12 +120,12 @@ describe('a stored group', () => {
       return [answer.status, answer.body.detail?.[0]?.loc ?? answer.body.detail];
     };
     const wrong = (fields: object) => group(trajectory(1, sampled), { ...trajectory(0, sampled), ...fields });
-    const at = ['body', 'trajectories', 1];
+    const at = ['body', 'trajectories', '1'];
     expect(await refused(wrong({ reward: 'high' }))).toEqual([422, [...at, 'reward']]);
     expect(await refused(wrong({ colour: 'red' }))).toEqual([422, [...at, 'colour']]);
-    const choices = [...at, 'messages_and_choices', 1];
+    const choices = [...at, 'messages_and_choices', '1'];
     const foreign = { messages_and_choices: [{ role: 'user', content: 'hi' }, choice([99_999])] };
-    expect(await refused(wrong(foreign))).toEqual([422, [...choices, 'token_ids', 0]]);
+    expect(await refused(wrong(foreign))).toEqual([422, [...choices, 'token_ids', '0']]);
     const elsewhere = { ...choice(sampled), sampling: { temperature: 1, prompt: 'another' } };
     const moved = { messages_and_choices: [{ role: 'user', content: 'hi' }, elsewhere] };
     expect((await refused(wrong(moved)))[0]).toBe(422);

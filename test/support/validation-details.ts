@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 const detailSchema = z.strictObject({
-  loc: z.array(z.union([z.string(), z.int().min(0)])).min(1),
+  loc: z.array(z.string()).min(1),
   msg: z.string().min(1),
   type: z.string().min(1),
   input: z.unknown(),
@@ -29,8 +29,8 @@ function problemInDetail(entry: unknown, sent: unknown): string | null {
   let value = typeof sent === 'string' ? parsedOrText(sent) : sent;
   for (const part of path) {
     if (typeof value !== 'object' || value === null) return null;
-    if (Array.isArray(value) !== (typeof part === 'number'))
-      return `${JSON.stringify(part)} is the place of ${Array.isArray(value) ? 'an element' : 'a field'}`;
+    if (Array.isArray(value) && !/^[0-9]+$/.test(part))
+      return `${JSON.stringify(part)} is no place of an element`;
     value = Reflect.get(value, part);
   }
   return null;

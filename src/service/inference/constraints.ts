@@ -190,7 +190,12 @@ export class Constraints {
 
 function refused(fields: ConstraintFields, location: Location, cause: MartingaleError): Error {
   const input = valueAt(fields, location);
-  const issue = { loc: ['body', ...location], msg: cause.message, type: 'unsupported_constraint', input };
+  const issue = {
+    loc: ['body', ...location.map(String)],
+    msg: cause.message,
+    type: 'unsupported_constraint',
+    input,
+  };
   return new RequestValidationError([issue], { cause });
 }
 

@@ -92,7 +92,7 @@ function unknownFields(schema: z.ZodObject, value: unknown, path: Path): Validat
     .filter(([name, field]) => !Object.hasOwn(schema.shape, name) && !isUnset(field))
     .slice(0, maxIssues)
     .map(([name, input]) => ({
-      loc: ['body', ...path, name],
+      loc: ['body', ...path.map(String), name],
       msg: `Extra inputs are not permitted: ${name} is unknown to this service and would not be trained on`,
       type: 'extra_forbidden',
       input,

@@ -74,12 +74,16 @@ describe('tokens as lists', () => {
     expect([status, body.error?.message ?? body.detail]).toEqual([422, expect.stringContaining(name)]);
   });
 
-  const at = ['body', 'trajectory_groups', 0, 'trajectories', 0, 'messages_and_choices', 1];
+  const at = ['body', 'trajectory_groups', '0', 'trajectories', '0', 'messages_and_choices', '1'];
   test.each([
     ['of another length', (choice: Json) => ({ token_logprobs: choice.token_logprobs.slice(1) }), []],
-    ['above 0', (choice: Json) => ({ token_logprobs: choice.token_logprobs.with(2, 0.5) }), [2]],
+    ['above 0', (choice: Json) => ({ token_logprobs: choice.token_logprobs.with(2, 0.5) }), ['2']],
     ['beside logprobs', () => ({ logprobs: { content: [] } }), []],
-    ['that are no numbers', (choice: Json) => ({ token_logprobs: choice.token_logprobs.with(1, null) }), [1]],
+    [
+      'that are no numbers',
+      (choice: Json) => ({ token_logprobs: choice.token_logprobs.with(1, null) }),
+      ['1'],
+    ],
   ])('that a job cannot train on are refused by name: %s', async (_, damage, place) => {
     const { choice, train } = await opened();
     const trained = await choice();

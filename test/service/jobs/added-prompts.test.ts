@@ -134,6 +134,6 @@ test('sequences that repeat prompts that were not sent whole are bounded', async
   const made = (tokens: number) => trajectorySequences(trajectory, ['at'], { ...context, room: { tokens } });
   expect(await made(own)).toHaveLength(3);
   await expect(made(own - 1)).rejects.toMatchObject({
-    issues: [{ loc: ['body', 'at', 'messages_and_choices', 5, 'added_prompt_token_ids'] }],
+    issues: [{ loc: ['body', 'at', 'messages_and_choices', '5', 'added_prompt_token_ids'] }],
   });
 });

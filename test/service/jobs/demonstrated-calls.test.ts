@@ -249,7 +249,7 @@ describe('a line with calls that cannot be sampled is refused when it is read', 
     const { status, body } = await call('POST', '/v1/preview/uploads', `${line('a')}\n${broken}`);
     expect(status).toBe(422);
     expect(body.detail[0]).toMatchObject({
-      loc: ['body', 'line 2', 'messages', 1, ...path],
+      loc: ['body', 'line 2', 'messages', '1', ...path.map(String)],
       msg: expect.stringMatching(reason),
     });
   });

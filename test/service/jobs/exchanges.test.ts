@@ -30,7 +30,7 @@ describe('exchanges of a trajectory', () => {
     ] as const) {
       const { status, body: answer } = await call('POST', path, body);
       expect(status).toBe(422);
-      expect(answer.detail[0].loc.slice(-3)).toEqual(['trajectories', 0, 'exchanges']);
+      expect(answer.detail[0].loc.slice(-3)).toEqual(['trajectories', '0', 'exchanges']);
       expect(answer.detail[0].msg).toContain('messages_and_choices');
     }
   });
