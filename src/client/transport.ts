@@ -3,6 +3,7 @@ import { context, propagation } from '@opentelemetry/api';
 import type { Dispatcher } from 'undici';
 import { Deadline } from '../util/deadline.ts';
 import { OptionError } from '../util/option-error.ts';
+import { sumOf } from '../util/sums.ts';
 import { TimeSlices } from '../util/time-slices.ts';
 import { warn } from '../util/warning.ts';
 import { type BodyText, beginningText, wholeText, withinAnswer } from './answer-body.ts';
@@ -270,7 +271,7 @@ function writableBody(body: RequestBody | undefined): string | Uint8Array | Read
 /** A body in pieces needs an explicit length. */
 function lengthHeader(body: RequestBody | undefined): Record<string, string> {
   if (typeof body === 'string' || body instanceof Uint8Array || body === undefined) return {};
-  return { 'content-length': String(body.reduce((sum, piece) => sum + piece.byteLength, 0)) };
+  return { 'content-length': String(sumOf(body, (piece) => piece.byteLength)) };
 }
 
 function header(response: Dispatcher.ResponseData, name: string): string | null {

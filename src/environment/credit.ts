@@ -4,6 +4,7 @@ import {
   type Trajectory,
   type TrajectoryCall,
 } from '../trajectory/index.ts';
+import { sumOf } from '../util/sums.ts';
 import { EnvironmentError } from './errors.ts';
 import { callReward, checkNumbers, type RewardError } from './rewards/call-reward.ts';
 
@@ -63,7 +64,7 @@ const toCreditError: RewardError = (how, what, cause) =>
 
 function discountedReturns(calls: readonly TrajectoryCall[], reward: number, discount: number): number[] {
   const steps = calls.map((call) => call.reward);
-  const rest = reward - steps.reduce((sum, step) => sum + step, 0);
+  const rest = reward - sumOf(steps);
   const returns: number[] = [];
   let after = rest;
   for (const [at, step] of steps.toReversed().entries()) {

@@ -2,6 +2,7 @@ import { rewardChanges } from '../environment/index.ts';
 import { randomSource } from '../trajectory/index.ts';
 import { invalidOption, OptionError } from '../util/option-error.ts';
 import { checkArgument, checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { sumOf } from '../util/sums.ts';
 import { type Estimate, estimate, type Interval, isZeroOrOne, normalInterval } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
 import type { ScenarioScore } from './score-scenario.ts';
@@ -204,8 +205,8 @@ const drawnAssignments = 10_000;
  */
 export function signFlipTest(differences: readonly number[], seed: number): SignFlipTest {
   const sizes = differences.map(Math.abs).filter((size) => size > 0);
-  const total = sizes.reduce((sum, size) => sum + size, 0);
-  const observed = Math.abs(differences.reduce((sum, difference) => sum + difference, 0));
+  const total = sumOf(sizes);
+  const observed = Math.abs(sumOf(differences));
   // Tolerates rounding: the same numbers summed in another order may differ.
   const threshold = observed - total * 1e-9;
   const base = { name: 'paired sign-flip permutation test' } as const;

@@ -1,6 +1,7 @@
 import { titleOfScenario } from '../environment/index.ts';
 import { invalidOption, OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { sumOf } from '../util/sums.ts';
 import { type ComparedScores, type CompareOptions, type Comparison, comparePair } from './compare-pair.ts';
 import type { ComparisonRow, ComparisonTable, RowDifference, ScenarioRow } from './comparison-table.ts';
 import { checkPrices, costOf, priceNames, type TokenPrices, type TokenUsage } from './cost.ts';
@@ -154,12 +155,9 @@ function rowOf(
   measure: 'reward' | 'success',
 ): Omit<ComparisonRow, 'difference'> {
   const values = perScenario.flatMap((score) => score[measure] ?? []);
-  const trials = perScenario.reduce(
-    (sum, { judged = 1, success }) => sum + (success === null ? 0 : judged),
-    0,
-  );
-  const completed = perScenario.reduce((sum, score) => sum + (score.completed ?? 0), 0);
-  const tokens = completed > 0 ? sumOf(perScenario.map((score) => score.tokens ?? null)) : null;
+  const trials = sumOf(perScenario, ({ judged = 1, success }) => (success === null ? 0 : judged));
+  const completed = sumOf(perScenario, (score) => score.completed ?? 0);
+  const tokens = completed > 0 ? totalUsage(perScenario.map((score) => score.tokens ?? null)) : null;
   const tokensPer1000 = tokens && {
     promptTokens: (tokens.promptTokens / completed) * 1000,
     sampledTokens: (tokens.sampledTokens / completed) * 1000,
@@ -180,7 +178,7 @@ function rowOf(
 }
 
 /** Null if one of them is not known. */
-function sumOf(usages: readonly (TokenUsage | null)[]): TokenUsage | null {
+function totalUsage(usages: readonly (TokenUsage | null)[]): TokenUsage | null {
   const sum: TokenUsage = { promptTokens: 0, sampledTokens: 0 };
   for (const usage of usages) {
     if (!usage) return null;

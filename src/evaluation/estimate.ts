@@ -1,3 +1,4 @@
+import { meanOf, sumOf } from '../util/sums.ts';
 /** A mean over scenarios with its uncertainty. */
 export interface Estimate {
   mean: number;
@@ -33,9 +34,9 @@ const z95 = 1.96;
 export function estimate(values: readonly number[]): Estimate | null {
   const count = values.length;
   if (count === 0) return null;
-  const mean = average(values);
+  const mean = meanOf(values);
   if (count === 1) return { mean, count, standardError: null, interval95: null };
-  const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (count - 1);
+  const variance = sumOf(values, (value) => (value - mean) ** 2) / (count - 1);
   const standardError = Math.sqrt(variance / count);
   const interval95 = normalInterval({ mean, standardError }, { confidence: 0.95, areShares: false });
   return { mean, count, standardError, interval95 };
@@ -111,11 +112,6 @@ function normalQuantile(p: number): number {
   return x;
 }
 
-/** NaN for no values. */
-export function average(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
-}
-
 /** Estimates of pass@k and pass^k. */
 export interface PassAt {
   k: number;
@@ -143,7 +139,7 @@ export function passAllOf(k: number, rollouts: number, successes: number): numbe
 /** Means over the scenarios that have k rollouts with a known success. */
 export function passAt(k: number, scenarios: readonly { judged: number; successes: number }[]): PassAt {
   const enough = scenarios.filter(({ judged }) => judged >= k);
-  const trials = enough.reduce((sum, { judged }) => sum + judged, 0);
+  const trials = sumOf(enough, ({ judged }) => judged);
   const mean = (passAt: typeof passAnyOf) =>
     estimateShare(
       enough.flatMap(({ judged, successes }) => passAt(k, judged, successes) ?? []),

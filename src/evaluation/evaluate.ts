@@ -22,6 +22,7 @@ import { asThrownBy } from '../util/error.ts';
 import { sha256 } from '../util/json.ts';
 import { OptionError } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames, objectOf } from '../util/option-names.ts';
+import { sumOf } from '../util/sums.ts';
 import { checkPrices, priceNames, type TokenPrices } from './cost.ts';
 import { type Estimate, estimateReward, estimateShare, type PassAt, passAt } from './estimate.ts';
 import { EvaluationDirectory } from './evaluation-directory.ts';
@@ -202,7 +203,7 @@ async function runEvaluation<Schema extends z.ZodType, Outcome>(
       ),
       success: estimateShare(
         perScenario.flatMap(({ success }) => success ?? []),
-        { trials: perScenario.reduce((sum, { judged }) => sum + judged, 0) },
+        { trials: sumOf(perScenario, ({ judged }) => judged) },
       ),
       passAt: ks.map((k) => passAt(k, perScenario)),
       perScenario,

@@ -1,5 +1,6 @@
 import type { ProgressOption } from '../progress/index.ts';
 import type { RolloutCounts, RolloutGroup } from '../rollout/index.ts';
+import { sumOf } from '../util/sums.ts';
 import type { Estimate } from './estimate.ts';
 
 interface ShownEvaluation {
@@ -39,7 +40,7 @@ export async function openEvaluationView(
       done++;
       if (trajectories.length > 0) {
         scored++;
-        sum += trajectories.reduce((all, { reward }) => all + (reward ?? 0), 0) / trajectories.length;
+        sum += sumOf(trajectories, ({ reward }) => reward ?? 0) / trajectories.length;
       }
       report();
     },

@@ -1,5 +1,6 @@
 import { printable } from '../contract/index.ts';
 import { invalidOption, OptionError } from '../util/option-error.ts';
+import { meanOf } from '../util/sums.ts';
 import {
   type ComparedScores,
   type CompareOptions,
@@ -8,7 +9,6 @@ import {
   describePair,
   type PairedScore,
 } from './compare-pair.ts';
-import { average } from './estimate.ts';
 import { readEvaluation } from './read-evaluation.ts';
 
 /** What `evaluate` returns, or the path of a stored evaluation, as `readEvaluation` takes it. */
@@ -115,7 +115,7 @@ const namesOf = (keys: readonly string[]): string =>
 
 function reportOf(comparison: Comparison, verdict: string, texts: ReadonlyMap<string, string>): string {
   const { measure, a, b, pairs } = comparison;
-  const mean = (side: 'a' | 'b') => average(pairs.map((pair) => pair[side])).toFixed(3);
+  const mean = (side: 'a' | 'b') => meanOf(pairs.map((pair) => pair[side])).toFixed(3);
   const changed = [...pairs].sort((x, y) => Math.abs(y.difference) - Math.abs(x.difference));
   return [
     `${measure}: ${verdict}`,

@@ -14,7 +14,7 @@ export {
 export type { ComparisonRow, ComparisonTable, RowDifference, ScenarioRow } from './comparison-table.ts';
 export { checkPrices, costOf, priceNames, type TokenPrices, type TokenUsage } from './cost.ts';
 export { describeComparison } from './describe-comparison.ts';
-export { average, type Estimate, endsOf, type Interval, type PassAt } from './estimate.ts';
+export { type Estimate, endsOf, type Interval, type PassAt } from './estimate.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
 export { type EvaluationSource, gate } from './gate.ts';
 export { readEvaluation } from './read-evaluation.ts';

@@ -1,8 +1,8 @@
 import { codeDigest, type KeyFunction, scenarioKey, titleOfScenario } from '../environment/index.ts';
 import type { RolloutGroup } from '../rollout/index.ts';
 import type { Trajectory } from '../trajectory/index.ts';
+import { meanOrNull } from '../util/sums.ts';
 import { type TokenUsage, tokensOf } from './cost.ts';
-import { average } from './estimate.ts';
 
 /** Success of a rollout: a boolean, or a number, which counts as a success from 1 up. Null if unknown. */
 export type SuccessOf = (trajectory: Trajectory) => boolean | number | null;
@@ -63,10 +63,6 @@ export function scoreScenario<Scenario>(
       status === 'completed' ? Number(trajectory.milliseconds.toFixed(3)) : [],
     ),
   };
-}
-
-function meanOrNull(values: readonly number[]): number | null {
-  return values.length > 0 ? average(values) : null;
 }
 
 /** A unique key for each scenario: the second scenario with a key gets `#2`, or the next free number. */

@@ -1,4 +1,5 @@
 import { requestLimits } from '../contract/basics.ts';
+import { sumOf } from '../util/sums.ts';
 import { LearningError } from './datum.ts';
 
 export interface AdvantageOptions {
@@ -70,7 +71,7 @@ function centre(trajectories: readonly CreditedTrajectory[]): number[][] {
   });
   const first = returns[0]?.[0] ?? 0;
   // Summing differences from one return loses fewer digits than summing the returns.
-  const total = returns.reduce((sum, values) => sum + meanOf(values.map((value) => value - first)), 0);
+  const total = sumOf(returns, (values) => exactMean(values.map((value) => value - first)));
   const baseline = first + total / returns.length;
   const largest = returns.flat().reduce((max, value) => Math.max(max, Math.abs(value)), 1);
   return returns.map((values) =>
@@ -96,15 +97,15 @@ function check(value: number, what: string): void {
 
 function rootMeanSquare(centred: readonly (readonly number[])[]): number {
   if (centred.length === 0) return 0;
-  const total = centred.reduce((sum, values) => sum + meanOf(values.map((value) => value * value)), 0);
+  const total = sumOf(centred, (values) => exactMean(values.map((value) => value * value)));
   return Math.sqrt(total / centred.length);
 }
 
 /** For equal values the mean is exactly that value, however many choices share it. */
-function meanOf(values: readonly number[]): number {
+function exactMean(values: readonly number[]): number {
   const [first = 0] = values;
   if (values.every((value) => value === first)) return first;
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
+  return sumOf(values) / values.length;
 }
 
 function balance(advantage: number, by: number): number {

@@ -1,3 +1,4 @@
+import { meanOrNull, sumOf } from '../util/sums.ts';
 import { choiceAdvantages, groupStandardDeviation, hasSignal } from './advantages.ts';
 import { type Datum, LearningError, type Span } from './datum.ts';
 import { hasTeacher, type ResolvedRlConfig } from './resolve-config.ts';
@@ -123,7 +124,7 @@ export function* makeDatums<Constraint>(
     if (config.entropy_coefficient > 0 || isTaught || hasAdvantage(trajectory)) {
       decisions += weigh(trajectory, trajectories.length);
       for (const { datum, decisions: own, choices } of trajectory) {
-        if (sum(own) === 0) continue;
+        if (sumOf(own) === 0) continue;
         datums.push(datum);
         origins.push({ trajectory: index, choices });
       }
@@ -143,7 +144,7 @@ export function* makeDatums<Constraint>(
       num_constrained_choices: constrained,
       num_trainable_tokens: decisions,
       num_datums: datums.length,
-      train_tokens: datums.reduce((total, { tokens }) => total + tokens.length, 0),
+      train_tokens: sumOf(datums, ({ tokens }) => tokens.length),
       reward: mean(rewards),
       reward_std_dev: mean(deviations),
     },
@@ -230,7 +231,7 @@ const hasAdvantage = (trajectory: readonly CountedDatum<unknown>[]): boolean =>
  * so that they do not change the weight of the others.
  */
 function weigh(trajectory: readonly CountedDatum<unknown>[], trajectories: number): number {
-  const total = sum(trajectory.flatMap(({ decisions }) => decisions));
+  const total = sumOf(trajectory.flatMap(({ decisions }) => decisions));
   for (const { datum } of trajectory)
     for (const span of datum.spans) span.weight = 1 / (trajectories * total);
   return total;
@@ -266,9 +267,7 @@ function meanAdvantage(trajectory: readonly CountedDatum<unknown>[]): number {
   if (!first) return 0;
   // Exact when all advantages are equal, as without credits.
   if (spans.every(({ size }) => size === first.size)) return first.size;
-  return sum(spans.map(({ size, count }) => size * count)) / sum(spans.map(({ count }) => count));
+  return sumOf(spans.map(({ size, count }) => size * count)) / sumOf(spans.map(({ count }) => count));
 }
 
-const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-
-const mean = (values: readonly number[]): number => (values.length === 0 ? 0 : sum(values) / values.length);
+const mean = (values: readonly number[]): number => meanOrNull(values) ?? 0;

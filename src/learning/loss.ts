@@ -1,3 +1,4 @@
+import { sumOf } from '../util/sums.ts';
 import type { LossConfig } from './datum.ts';
 import type { PolicyLossConfig } from './resolve-config.ts';
 
@@ -103,7 +104,7 @@ function importanceRatios(
     const ratios = logRatios.map(Math.exp);
     return { logRatios, ratios, own: ratios, shared: null };
   }
-  const mean = logRatios.reduce((sum, value) => sum + value, 0) / count;
+  const mean = sumOf(logRatios) / count;
   const sequence = Math.exp(mean);
   switch (level) {
     case 'sequence': {

@@ -1,3 +1,4 @@
+import { sumOf } from '../util/sums.ts';
 import type { KlPenalty } from './datum.ts';
 
 /** Differences between the weights being trained and the weights that sampled, over the tokens of a batch. */
@@ -81,8 +82,7 @@ export function klPenaltyShifts(
     const compared = source === 'sample' ? (sampled ?? current) : current;
     return (compared ?? reference) - reference;
   });
-  const mean =
-    terms.length === 0 ? 0 : differences.reduce((sum, value) => sum + value, 0) / differences.length;
+  const mean = terms.length === 0 ? 0 : sumOf(differences) / terms.length;
   const baseline = isCentred ? mean : 0;
   return { mean, shifts: differences.map((value) => coefficient * (baseline - value)) };
 }

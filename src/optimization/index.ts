@@ -18,4 +18,4 @@ export type {
   ReflectionExample,
   ReflectionRequest,
 } from './options.ts';
-export { bestOf, frontOf, meanOf } from './selection.ts';
+export { bestOf, frontOf } from './selection.ts';

@@ -8,6 +8,7 @@ import { type RunDirectory, runFiles } from '../training/index.ts';
 import { deriveSeed, randomSource } from '../trajectory/index.ts';
 import { storing, writeAtomically } from '../util/durable-files.ts';
 import { messageOf } from '../util/error.ts';
+import { meanOf } from '../util/sums.ts';
 import { checkConfig, toConfig } from './config.ts';
 import { OptimizationError } from './error.ts';
 import {
@@ -18,7 +19,7 @@ import {
 } from './log.ts';
 import type { Optimization, OptimizeOptions } from './options.ts';
 import { reflectOn } from './reflection.ts';
-import { bestOf, drawCandidate, isBetter, meanOf, minibatchOf, nextText } from './selection.ts';
+import { bestOf, drawCandidate, isBetter, minibatchOf, nextText } from './selection.ts';
 import { Spending } from './spending.ts';
 import { Ended, Trials } from './trials.ts';
 

@@ -4,6 +4,7 @@
  */
 import { deriveSeed, randomSource } from '../trajectory/index.ts';
 import { largestOf } from '../util/extremes.ts';
+import { meanOf, sumOf } from '../util/sums.ts';
 
 /** Rewards of each candidate, by validation scenario. All candidates have a reward for each scenario. */
 type Rewards = readonly (readonly number[])[];
@@ -16,10 +17,6 @@ export function frontOf(rewards: Rewards): number[][] {
     return rewards.flatMap((own, candidate) => (own[at] === best ? [candidate] : []));
   });
 }
-
-export const meanOf = (values: readonly number[]): number => sumOf(values) / values.length;
-
-const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 
 /**
  * How many scenarios each candidate wins or shares, without candidates that others make unnecessary: on each scenario

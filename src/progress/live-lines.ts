@@ -1,4 +1,5 @@
 import { shortPath } from '../util/show-value.ts';
+import { sumOf } from '../util/sums.ts';
 import {
   askedFormLines,
   continuedModelLines,
@@ -129,7 +130,7 @@ function loopLines(progress: RunProgress, columns: number): Line[] {
   const hasSuccess = last !== undefined && last.success !== null;
   const isPipelined = steps.some(({ staleness }) => staleness.max > 0);
   const failed = last === undefined ? 0 : last.failed + last.cancelled;
-  const rewritten = steps.reduce((sum, step) => sum + step.rewrittenHistories, 0);
+  const rewritten = sumOf(steps, (step) => step.rewrittenHistories);
   return [
     [],
     curveLine(

@@ -1,5 +1,6 @@
 import { printable } from '../contract/index.ts';
 import { largestOf, smallestOf } from '../util/extremes.ts';
+import { meanOf } from '../util/sums.ts';
 import { failureText } from './format.ts';
 import type { Alarm } from './report.ts';
 import type { RunProgress } from './run-progress.ts';
@@ -57,7 +58,7 @@ function resample(values: readonly number[], cells: number): number[] {
     const from = Math.floor((cell * values.length) / cells);
     const to = Math.floor(((cell + 1) * values.length) / cells);
     const stretch = values.slice(from, Math.max(to, from + 1));
-    return stretch.reduce((sum, value) => sum + value, 0) / stretch.length;
+    return meanOf(stretch);
   });
 }
 

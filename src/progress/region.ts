@@ -1,5 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 import { listenForErrors } from '../util/stream-errors.ts';
+import { sumOf } from '../util/sums.ts';
 import { type Canvas, displayWidth, type Line, lineWidth, paint, showsColors } from './text.ts';
 import type { Terminal } from './view.ts';
 
@@ -20,7 +21,7 @@ const regions = new WeakMap<object, Region>();
 
 /** Rows that lines take on a terminal. It may be narrower than when they were written. */
 const rowsOf = (lines: readonly Line[], columns: number): number =>
-  lines.reduce((rows, line) => rows + Math.max(1, Math.ceil(lineWidth(line) / columns)), 0);
+  sumOf(lines, (line) => Math.max(1, Math.ceil(lineWidth(line) / columns)));
 
 /** For a stream of the process: its standard streams that are terminals. Else the terminal alone. */
 function streamsOf(terminal: Terminal): Terminal[] {

@@ -1,4 +1,5 @@
 import type { FailureKind } from '../rollout/index.ts';
+import { meanOf } from '../util/sums.ts';
 import type { Alarm, StepReport } from './report.ts';
 import type { RunEvent } from './run-event.ts';
 
@@ -133,7 +134,7 @@ export function timeLeftMs(progress: RunProgress): number | null {
   const recent = progress.steps.slice(-20);
   const total = progress.run?.steps ?? progress.steps.at(-1)?.steps;
   if (recent.length === 0 || total === undefined) return null;
-  const pace = recent.reduce((sum, step) => sum + step.seconds, 0) / recent.length;
+  const pace = meanOf(recent.map((step) => step.seconds));
   return Math.max(0, total - progress.steps.length) * pace * 1000;
 }
 

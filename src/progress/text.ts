@@ -1,5 +1,6 @@
 import util from 'node:util';
 import { printable } from '../contract/index.ts';
+import { sumOf } from '../util/sums.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan' | 'magenta';
 
@@ -57,20 +58,17 @@ function codePointWidth(character: string): number {
 function graphemeWidth(grapheme: string): number {
   if (/^\p{Emoji}\ufe0f/u.test(grapheme)) return 2;
   const widths = Array.from(grapheme, codePointWidth);
-  return Math.min(
-    2,
-    widths.reduce((sum, width) => sum + width, 0),
-  );
+  return Math.min(2, sumOf(widths));
 }
 
 /** Cells that a text takes on a terminal. */
 export function displayWidth(text: string): number {
   if (!/[^\0-\u02ff]/.test(text)) return text.length;
-  return graphemesOf(text).reduce((width, grapheme) => width + graphemeWidth(grapheme), 0);
+  return sumOf(graphemesOf(text), (grapheme) => graphemeWidth(grapheme));
 }
 
 export function lineWidth(line: Line): number {
-  return line.reduce((width, segment) => width + displayWidth(segment.text), 0);
+  return sumOf(line, (segment) => displayWidth(segment.text));
 }
 
 /** Cuts a text to a width; the last cell becomes an ellipsis. */

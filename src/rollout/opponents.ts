@@ -2,6 +2,7 @@ import { ModelHandle, type RolloutModel } from '../model/index.ts';
 import { deriveSeed } from '../trajectory/index.ts';
 import { invalidOption, wholeNumberOption } from '../util/option-error.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { sumOf } from '../util/sums.ts';
 
 /** A fixed player of a pool. */
 export interface PoolPlayer {
@@ -128,7 +129,7 @@ export class Opponents {
         .filter(({ model }) => !this.#isBeaten(model))
         .map(({ model, weight = 1 }) => ({ model, weight })),
     ];
-    const total = pool.reduce((sum, { weight }) => sum + weight, 0);
+    const total = sumOf(pool, ({ weight }) => weight);
     let left = (deriveSeed(seed, 0) / 2 ** 32) * total;
     for (const { model, weight } of pool) {
       left -= weight;

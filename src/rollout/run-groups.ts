@@ -10,6 +10,7 @@ import { type Environment, ScenarioError } from '../environment/index.ts';
 import type { RolloutModel } from '../model/index.ts';
 import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { problemsOf } from '../util/show-value.ts';
+import { sumOf } from '../util/sums.ts';
 import { countRollouts, type RolloutCounts, trajectoriesOf } from './rollout.ts';
 import { RolloutGroup } from './rollout-group.ts';
 import {
@@ -124,7 +125,7 @@ export async function runParsedGroups<Schema extends z.ZodType, Outcome>({
     return {
       groups,
       counts: countRollouts(all),
-      sampledTokens: all.flatMap(trajectoriesOf).reduce((sum, { sampledTokens }) => sum + sampledTokens, 0),
+      sampledTokens: sumOf(all.flatMap(trajectoriesOf), ({ sampledTokens }) => sampledTokens),
       durationMs: performance.now() - startedAt,
     };
   } catch (error) {

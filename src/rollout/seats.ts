@@ -2,6 +2,7 @@ import type { z } from 'zod';
 import type { Environment, Seats } from '../environment/index.ts';
 import { forRollout, type RolloutModel, recordedIn, runWithModel } from '../model/index.ts';
 import { deriveSeed, runInTrajectory, Trajectory, type TrajectoryOptions } from '../trajectory/index.ts';
+import { sumOf } from '../util/sums.ts';
 
 /** The model of a seat in one rollout. */
 export interface SeatPlayer {
@@ -113,7 +114,7 @@ function playersOf<Schema extends z.ZodType, Outcome>({
 /** The mean reward of the seats that the model of the run played and made a call in; 0 without one. */
 export function meanReward(seats: readonly SeatRun[]): number {
   const counted = seats.filter((seat) => seat.isPolicy && hasPlayed(seat));
-  const sum = counted.reduce((total, { trajectory }) => total + (trajectory.reward ?? 0), 0);
+  const sum = sumOf(counted, ({ trajectory }) => trajectory.reward ?? 0);
   return counted.length === 0 ? 0 : sum / counted.length;
 }
 

@@ -1,4 +1,5 @@
 import { type Attributes, type Meter, type MeterProvider, metrics } from '@opentelemetry/api';
+import { sumOf } from '../util/sums.ts';
 import { martingaleVersion } from '../util/version.ts';
 import { attribute, errorType, genAi } from './names.ts';
 import { errorKind, instrumentationName, observeEnd } from './span.ts';
@@ -158,7 +159,7 @@ export function recordStep(
   instrument.stepSignalShare.record(step.groups === 0 ? 0 : step.groupsWithSignal / step.groups, attributes);
   instrument.stepContextOverflows.record(step.contextOverflows, attributes);
   const tools = Object.values(step.tools);
-  const uses = tools.reduce((sum, tool) => sum + tool.uses, 0);
-  const errors = tools.reduce((sum, tool) => sum + tool.errors, 0);
+  const uses = sumOf(tools, (tool) => tool.uses);
+  const errors = sumOf(tools, (tool) => tool.errors);
   if (uses > 0) instrument.stepToolErrorShare.record(errors / uses, attributes);
 }

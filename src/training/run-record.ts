@@ -5,6 +5,7 @@ import { costOf, type Evaluation, type TokenPrices } from '../evaluation/index.t
 import type { ModelHandle } from '../model/index.ts';
 import type { RunEndReason, RunValidation, StepReport } from '../progress/index.ts';
 import { isTrainedSeat, namesOfSeats, type RolloutCounts } from '../rollout/index.ts';
+import { sumOf } from '../util/sums.ts';
 import { sumUsage } from './budget.ts';
 import { rankCheckpoints } from './checkpoints.ts';
 import { configOf } from './job-config.ts';
@@ -124,7 +125,7 @@ export function addCounts(
 
 /** Histories of all finished steps that began because the chat template rewrote a conversation. */
 export const rewrittenHistoriesOf = (reports: readonly StepReport[]): number =>
-  reports.reduce((sum, { rewrittenHistories }) => sum + rewrittenHistories, 0);
+  sumOf(reports, ({ rewrittenHistories }) => rewrittenHistories);
 
 /** The forms that calls of all finished steps asked for. */
 export const askedFormsOf = (reports: readonly StepReport[]): string[] => [

@@ -1,5 +1,4 @@
 import { withoutStep } from '../contract/index.ts';
-import { average } from '../evaluation/index.ts';
 import type { OpponentResult, StepReport } from '../progress/index.ts';
 import {
   hasPlayed,
@@ -10,6 +9,7 @@ import {
   type SeatModel,
   type SeatModels,
 } from '../rollout/index.ts';
+import { meanOf } from '../util/sums.ts';
 import type { RunState } from './run-state.ts';
 
 /** What the pools of a run draw from in a step. It depends on the step alone, so a resumed run draws the same. */
@@ -123,7 +123,7 @@ export function opponentResults(groups: readonly RolloutGroup[]): OpponentResult
       seat,
       model,
       rollouts: all.length,
-      reward: average(all),
+      reward: meanOf(all),
     }));
 }
 
@@ -141,5 +141,5 @@ export function seatMetrics(groups: readonly RolloutGroup[]): Record<string, num
       }
     }
   }
-  return Object.fromEntries([...values].map(([name, all]) => [name, average(all)]));
+  return Object.fromEntries([...values].map(([name, all]) => [name, meanOf(all)]));
 }

@@ -1,9 +1,10 @@
-import { average, costOf, successOf, type TokenPrices } from '../evaluation/index.ts';
+import { costOf, successOf, type TokenPrices } from '../evaluation/index.ts';
 import { hasSignal } from '../learning/index.ts';
 import type { GroupComparison, StepReport } from '../progress/index.ts';
 import type { GroupsResult, RolloutGroup } from '../rollout/index.ts';
 import { addUses, type ToolUses, type Trajectory } from '../trajectory/index.ts';
 import { largestOf } from '../util/extremes.ts';
+import { meanOf, meanOrNull, sumOf } from '../util/sums.ts';
 import { usageOf } from './budget.ts';
 import { type JobOutcome, meanMetrics } from './follow-job.ts';
 import { isOfPolicy, opponentResults, seatMetrics } from './seats.ts';
@@ -45,8 +46,8 @@ export function toStepReport(options: StepReportOptions): StepReport {
   const usage = usageOf(rollouts.groups);
   return {
     ...step,
-    reward: average(trajectories.flatMap(({ reward }) => reward ?? [])),
-    success: successes.length > 0 ? average(successes) : null,
+    reward: meanOf(trajectories.flatMap(({ reward }) => reward ?? [])),
+    success: meanOrNull(successes),
     ...rollouts.counts,
     groups: groups.length,
     groupsWithSignal: signalOf(job?.untrained?.metrics ?? metrics) ?? groupsWithSignal,
@@ -95,7 +96,7 @@ export function rolloutFigures(all: readonly RolloutGroup[]) {
   return {
     comparison: compareGroups(groups),
     rewardDeviation: deviation(trajectories.flatMap(({ reward }) => reward ?? [])),
-    replyTokens: { mean: average(tokens), max: largestOf(tokens, 0) },
+    replyTokens: { mean: meanOf(tokens), max: largestOf(tokens, 0) },
     repeatedShare: repeatedShareOf(trajectories),
     failures: count(
       all.flatMap(({ rollouts }) =>
@@ -123,7 +124,7 @@ function observedFigures(trajectories: readonly Trajectory[]) {
     tools: sorted(tools),
     contextOverflows: all.filter(({ contextOverflows }) => contextOverflows > 0).length,
     callsInFlight: all.filter(({ unfinishedCalls }) => unfinishedCalls > 0).length,
-    rewrittenHistories: all.reduce((sum, { rewrittenHistories }) => sum + rewrittenHistories, 0),
+    rewrittenHistories: sumOf(all, ({ rewrittenHistories }) => rewrittenHistories),
     askedForms: askedFormsOf(trajectories),
     otherModels: sorted(otherModels),
   };
@@ -156,8 +157,8 @@ function creditsCalls(groups: readonly RolloutGroup[]): boolean {
 }
 
 function deviation(values: readonly number[]): number {
-  const mean = average(values);
-  return Math.sqrt(average(values.map((value) => (value - mean) ** 2)));
+  const mean = meanOf(values);
+  return Math.sqrt(meanOf(values.map((value) => (value - mean) ** 2)));
 }
 
 function repeatedShareOf(trajectories: readonly Trajectory[]): number {
@@ -215,9 +216,9 @@ const isMixed = (group: readonly Trajectory[]): boolean =>
 /** Whether the rollouts without success have the higher mean reward. */
 export function isAgainstSuccess(group: readonly Trajectory[]): boolean {
   if (!isMixed(group)) return false;
-  const meanOf = (succeeded: boolean) =>
-    average(group.filter((one) => hasSucceeded(one) === succeeded).map(rewardOf));
-  return meanOf(false) > meanOf(true);
+  const meanReward = (succeeded: boolean) =>
+    meanOf(group.filter((one) => hasSucceeded(one) === succeeded).map(rewardOf));
+  return meanReward(false) > meanReward(true);
 }
 
 /** Uses the same test that decides whether a group can train. */

@@ -1,4 +1,5 @@
 import { largestOf } from '../util/extremes.ts';
+import { sumOf } from '../util/sums.ts';
 import { History } from './history.ts';
 import type { RecordedCall } from './recorded-call.ts';
 import { describeReplies, type Replies } from './replies.ts';
@@ -55,7 +56,9 @@ export class CallLog {
     if (!Number.isFinite(reward)) throw new RangeError(`A step reward is ${reward}. Pass a finite number.`);
     const call = this.#calls.get(index);
     if (this.#calls.size === 0)
-      throw new RangeError('The rollout has recorded no call yet that could have a reward. Call the model first.');
+      throw new RangeError(
+        'The rollout has recorded no call yet that could have a reward. Call the model first.',
+      );
     if (!call)
       throw new RangeError(`Call ${index} of the rollout has not been recorded; it cannot have a reward.`);
     call.reward = (call.reward ?? 0) + reward;
@@ -64,7 +67,7 @@ export class CallLog {
   /** The sum of the step rewards of all calls; undefined if there are none. */
   get stepReward(): number | undefined {
     const rewards = this.calls.flatMap(({ reward }) => reward ?? []);
-    return rewards.length === 0 ? undefined : rewards.reduce((sum, reward) => sum + reward, 0);
+    return rewards.length === 0 ? undefined : sumOf(rewards);
   }
 
   credit(rewards: ReadonlyMap<number, number>): void {

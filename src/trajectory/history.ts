@@ -1,5 +1,6 @@
 import type { Choice, Message, Tool } from '../contract/index.ts';
 import { append } from '../util/extremes.ts';
+import { sumOf } from '../util/sums.ts';
 import { hasPrompt, shareTexts, withPrompt } from './kept-choice.ts';
 import { messageKey, type RecordedCall, reasoningOf, replyKey } from './recorded-call.ts';
 
@@ -210,8 +211,7 @@ export class History {
 
 const replyOf = ({ external, choice }: RecordedCall): Message | Choice => external?.reply ?? choice;
 
-const lengthOf = (lists: readonly (readonly number[])[]): number =>
-  lists.reduce((sum, { length }) => sum + length, 0);
+const lengthOf = (lists: readonly (readonly number[])[]): number => sumOf(lists, ({ length }) => length);
 
 export function isSameTools(a: Tool[] | undefined, b: Tool[] | undefined): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);

@@ -1,3 +1,4 @@
+import { sumOf } from './sums.ts';
 /** The code or request that a piece of work is done for. */
 export interface Caller {
   /** The tenant that the work is counted for; tenants alternate. Default: a tenant without a name. */
@@ -72,7 +73,7 @@ export class FairQueue<Item> {
 
   /** Number of queued items of one tenant. */
   countOf(tenant = ''): number {
-    return this.#levels.reduce((sum, { lanes }) => sum + (lanes.get(tenant)?.entries.length ?? 0), 0);
+    return sumOf(this.#levels, ({ lanes }) => lanes.get(tenant)?.entries.length ?? 0);
   }
 
   add(item: Item, { priority = 0, slots = 1, tenant = '' }: QueuedItem = {}): void {

@@ -1,3 +1,4 @@
+import { sumOf } from './sums.ts';
 /** The bytes of all pieces, one after another, in a buffer of their own, which can go to another thread. */
 export const joined = (pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> =>
   filled(new Uint8Array(lengthOf(pieces)), pieces);
@@ -6,8 +7,7 @@ export const joined = (pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> =
 export const joinedFloats = (pieces: readonly Float32Array[]): Float32Array<ArrayBuffer> =>
   filled(new Float32Array(lengthOf(pieces)), pieces);
 
-const lengthOf = (pieces: readonly { length: number }[]): number =>
-  pieces.reduce((sum, { length }) => sum + length, 0);
+const lengthOf = (pieces: readonly { length: number }[]): number => sumOf(pieces, ({ length }) => length);
 
 function filled<Whole extends Uint8Array | Float32Array>(
   whole: Whole,

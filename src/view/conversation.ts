@@ -1,5 +1,6 @@
 import type { Choice } from '../contract/index.ts';
 import { readableMessage, type TrajectoryRecord } from '../trajectory/index.ts';
+import { sumOf } from '../util/sums.ts';
 import type { HistoryDetail, SampledReply, TokenRow, ToolUse, TurnView } from './api.ts';
 import { conversationsOf } from './group-file.ts';
 
@@ -142,6 +143,6 @@ function tokensOf(choice: Choice, found: TrainedChoice | undefined): TokenRow[] 
 /** Of the reported alternatives, in nats; what they leave counts as one more. */
 function entropyOf(logprobs: readonly number[]): number {
   const shares = logprobs.map(Math.exp);
-  const rest = Math.max(0, 1 - shares.reduce((sum, share) => sum + share, 0));
+  const rest = Math.max(0, 1 - sumOf(shares));
   return [...shares, rest].reduce((sum, share) => (share > 0 ? sum - share * Math.log(share) : sum), 0);
 }

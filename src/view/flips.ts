@@ -1,4 +1,5 @@
 import { type ComparedScores, comparePair, scenarioKeys } from '../evaluation/index.ts';
+import { meanOrNull } from '../util/sums.ts';
 import type { Flip, Flips } from './api.ts';
 import type { GroupFacts } from './group-file.ts';
 import type { FoundGroups } from './step-detail.ts';
@@ -87,12 +88,9 @@ function scoreOf({ rollouts }: GroupFacts, key: string): ComparedScores['perScen
   return {
     key,
     scenario: null,
-    reward: meanOf(rewards),
-    success: meanOf(successes),
+    reward: meanOrNull(rewards),
+    success: meanOrNull(successes),
     completed: rewards.length,
     judged: successes.length,
   };
 }
-
-const meanOf = (values: readonly number[]): number | null =>
-  values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;

@@ -3,6 +3,7 @@ import type { GroupRecord } from '../rollout/index.ts';
 import type { GroupTokens } from '../training/index.ts';
 import type { TrajectoryRecord } from '../trajectory/index.ts';
 import { isObject } from '../util/json.ts';
+import { meanOrNull, sumOf } from '../util/sums.ts';
 import type { FailureRow, GroupDetail, RolloutDetail, RolloutSummary } from './api.ts';
 import { type Credit, historiesOf, mainTurns } from './conversation.ts';
 import { conversationsOf, creditedOf, type GroupFacts, partsOf } from './group-file.ts';
@@ -49,7 +50,7 @@ function summaryOf(shown: Shown, at: number): RolloutSummary {
     reward: rollout.status === 'completed' ? rollout.reward : null,
     failure: failure?.code ?? null,
     metrics: numbersOf(trajectory?.metrics),
-    advantage: meanOf(advantages),
+    advantage: meanOrNull(advantages ?? []),
     turns: trajectory ? mainTurns(trajectory) : [],
     otherHistories: trajectory?.additional_histories?.length ?? 0,
     sampledTokens: trajectory ? sampledTokensOf(trajectory) : 0,
@@ -81,7 +82,7 @@ export function rolloutDetail(shown: Shown, at: number): RolloutDetail {
     logs: trajectory?.logs ?? [],
     outcome: rollout.status === 'completed' ? (rollout.outcome ?? null) : null,
     stopReason: trajectory?.record.stop_reason ?? null,
-    advantage: meanOf(credit.advantages),
+    advantage: meanOrNull(credit.advantages ?? []),
     startTime: trajectory?.start_time ?? null,
     milliseconds: rollout.duration_ms,
     histories: trajectory ? historiesOf(trajectory, { ...credit, trained }) : [],
@@ -125,17 +126,15 @@ export function advantageOptions(config: Readonly<Record<string, unknown>>, step
   };
 }
 
-const meanOf = (values: readonly number[] | null): number | null =>
-  values && values.length > 0 ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
-
 const numbersOf = (metrics: TrajectoryRecord['metrics']): Record<string, number> =>
   Object.fromEntries(Object.entries(metrics ?? {}).map(([name, value]) => [name, Number(value)]));
 
 /** Of all conversations. */
 const sampledTokensOf = (trajectory: TrajectoryRecord): number =>
-  conversationsOf(trajectory)
-    .flatMap(({ messages_and_choices: entries }) => entries)
-    .reduce((sum, entry) => sum + ('message' in entry ? (entry.token_ids?.length ?? 0) : 0), 0);
+  sumOf(
+    conversationsOf(trajectory).flatMap(({ messages_and_choices: entries }) => entries),
+    (entry) => ('message' in entry ? (entry.token_ids?.length ?? 0) : 0),
+  );
 
 function failureOf(
   { code, message, at, stack }: GroupRecord['failures'][number],

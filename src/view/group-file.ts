@@ -7,6 +7,7 @@ import { type GroupRecord, type GroupSeat, parseGroupRecord, seatNotPlayed } fro
 import type { TrajectoryRecord } from '../trajectory/index.ts';
 import { messageOf } from '../util/error.ts';
 import { byteLines } from '../util/json-lines.ts';
+import { sumOf } from '../util/sums.ts';
 import type { FailureRow, RolloutRow, Stretch } from './api.ts';
 import { stretchesOf } from './stretches.ts';
 
@@ -75,7 +76,7 @@ export class GroupFiles {
     this.#kept.set(path, entry);
     try {
       const file = await entry.file;
-      entry.rollouts = file.groups.reduce((sum, { rollouts }) => sum + rollouts.length, 0);
+      entry.rollouts = sumOf(file.groups, ({ rollouts }) => rollouts.length);
       this.#forgetOldest();
       return file;
     } catch (error) {
@@ -85,7 +86,7 @@ export class GroupFiles {
   }
 
   #forgetOldest(): void {
-    let total = [...this.#kept.values()].reduce((sum, { rollouts }) => sum + rollouts, 0);
+    let total = sumOf([...this.#kept.values()], ({ rollouts }) => rollouts);
     for (const [path, { rollouts }] of this.#kept) {
       if (total <= maxRollouts || this.#kept.size === 1) return;
       this.#kept.delete(path);

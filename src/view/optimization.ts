@@ -1,5 +1,6 @@
-import { bestOf, frontOf, meanOf, type OptimizationRecord, readOptimization } from '../optimization/index.ts';
+import { bestOf, frontOf, type OptimizationRecord, readOptimization } from '../optimization/index.ts';
 import { isObject } from '../util/json.ts';
+import { meanOf, meanOrNull } from '../util/sums.ts';
 import type { OptimizationDetail, RunRow } from './api.ts';
 
 type Config = Readonly<Record<string, unknown>>;
@@ -30,7 +31,7 @@ function toDetail(records: readonly OptimizationRecord[], config: Config): Optim
         text,
         texts,
         reward: meanOf(own),
-        success: meanOrNull(success),
+        success: meanOfKnown(success),
         rewards: own,
         wins: front.flatMap((winners, at) => (winners.includes(number) ? [at] : [])),
       }),
@@ -44,18 +45,16 @@ function toDetail(records: readonly OptimizationRecord[], config: Config): Optim
         text,
         outcome,
         because,
-        before: meanOrNull(before),
-        after: meanOrNull(after),
+        before: meanOfKnown(before),
+        after: meanOfKnown(after),
         candidate: candidate?.number ?? null,
       })),
     spent: last.spent,
   };
 }
 
-function meanOrNull(values: readonly (number | null)[]): number | null {
-  const known = values.filter((value) => value !== null);
-  return known.length > 0 ? meanOf(known) : null;
-}
+const meanOfKnown = (values: readonly (number | null)[]): number | null =>
+  meanOrNull(values.filter((value) => value !== null));
 
 /** The titles of the validation scenarios, as `config.json` has them. */
 const titlesIn = (validation: unknown): string[] =>

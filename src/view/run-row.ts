@@ -7,6 +7,7 @@ import { isRunActive, type RunReader, readRun } from '../training/index.ts';
 import { messageOf } from '../util/error.ts';
 import { largestOf } from '../util/extremes.ts';
 import { isObject } from '../util/json.ts';
+import { meanOf, sumOf } from '../util/sums.ts';
 import type { RunRow, RunStatus } from './api.ts';
 import type { FoundRun } from './find-runs.ts';
 import { optimizationOf, rowOf } from './optimization.ts';
@@ -53,8 +54,8 @@ async function toRow(run: FoundRun, reader: RunReader): Promise<RunRow> {
     reward: last?.reward ?? null,
     success: last?.success ?? null,
     rewards: meansOf(reports, maxPoints),
-    cost: costs.length > 0 ? sum(costs) : null,
-    tokens: sum(reports.map(({ usage }) => usage.promptTokens + usage.sampledTokens)),
+    cost: costs.length > 0 ? sumOf(costs) : null,
+    tokens: sumOf(reports.map(({ usage }) => usage.promptTokens + usage.sampledTokens)),
     started: typeof started === 'string' ? started : null,
     changed: await changedAt(run.folder),
     seconds: typeof summary?.seconds === 'number' ? summary.seconds : null,
@@ -114,11 +115,9 @@ function meansOf(reports: readonly StepReport[], most: number): number[] {
   const size = Math.max(1, Math.ceil(reports.length / most));
   return Array.from({ length: Math.ceil(reports.length / size) }, (_, at) => {
     const stretch = reports.slice(at * size, (at + 1) * size);
-    return sum(stretch.map(({ reward }) => reward)) / stretch.length;
+    return meanOf(stretch.map(({ reward }) => reward));
   });
 }
-
-const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
 /** When a file of the run last changed, ISO 8601. */
 async function changedAt(folder: string): Promise<string> {

@@ -1,6 +1,7 @@
 import type { StepReport } from '../progress/index.ts';
 import { readRun } from '../training/index.ts';
 import { largestOf, smallestOf } from '../util/extremes.ts';
+import { meanOrNull } from '../util/sums.ts';
 import type { StepDetail, Timeline } from './api.ts';
 import type { FoundRun } from './find-runs.ts';
 import type { GroupFacts, GroupFile, RolloutFacts } from './group-file.ts';
@@ -75,7 +76,7 @@ function totalsOf(groups: readonly GroupFacts[]): Pick<StepDetail, 'counts' | 'r
       failed: count('failed'),
       cancelled: count('cancelled'),
     },
-    reward: rewards.length === 0 ? null : rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length,
+    reward: meanOrNull(rewards),
   };
 }
 

@@ -1,5 +1,6 @@
 import { inOneLine, titleOfScenario } from '../../environment/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
+import { sumOf } from '../../util/sums.ts';
 import { keyOfGroup } from '../../view/index.ts';
 
 const fixed = [
@@ -46,9 +47,10 @@ function rowOf(name: string, record: GroupRecord, at: number) {
   const failure = isCompleted ? undefined : record.failures[rollout.failure];
   const trajectory = isCompleted ? record.trajectories[rollout.trajectory] : failure?.trajectory;
   const histories = trajectory ? [trajectory, ...(trajectory.additional_histories ?? [])] : [];
-  const tokens = histories
-    .flatMap(({ messages_and_choices: entries }) => entries)
-    .reduce((sum, entry) => sum + ('message' in entry ? (entry.token_ids?.length ?? 0) : 0), 0);
+  const tokens = sumOf(
+    histories.flatMap(({ messages_and_choices: entries }) => entries),
+    (entry) => ('message' in entry ? (entry.token_ids?.length ?? 0) : 0),
+  );
   const cells = [
     ...[
       name,

@@ -5,6 +5,7 @@ import { counted } from '../../progress/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
 import { type RunReader, readRun } from '../../training/index.ts';
 import { isFree, makeFolder, writeAtomically, writeNewFolder } from '../../util/durable-files.ts';
+import { sumOf } from '../../util/sums.ts';
 import type { RunRow } from '../../view/index.ts';
 import { badOption } from '../bad-option.ts';
 import { chooseRun } from '../run-commands/chosen-run.ts';
@@ -130,7 +131,7 @@ async function textOf(
     model: withoutStep(row.model ?? 'unknown'),
     started: row.started ?? row.changed,
   };
-  const count = groups.reduce((sum, { record }) => sum + record.rollouts.length, 0);
+  const count = sumOf(groups, ({ record }) => record.rollouts.length);
   return { text: JSON.stringify(inspectLog(source, groups)), count };
 }
 

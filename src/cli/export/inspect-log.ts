@@ -4,6 +4,7 @@ import { titleOfScenario } from '../../environment/index.ts';
 import type { GroupRecord } from '../../rollout/index.ts';
 import { readableMessage, type TrajectoryRecord } from '../../trajectory/index.ts';
 import { largestOf } from '../../util/extremes.ts';
+import { sumOf } from '../../util/sums.ts';
 import { martingaleVersion } from '../../util/version.ts';
 
 interface InspectSource {
@@ -27,7 +28,7 @@ export function inspectLog(
     record.rollouts.map((_, at) => sampleOf(name, record, at, model)),
   );
   const rewards = samples.flatMap(({ scores }) => scores.reward?.value ?? []);
-  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / Math.max(1, rewards.length);
+  const mean = sumOf(rewards) / Math.max(1, rewards.length);
   return {
     version: 2,
     status: 'success',

@@ -1,4 +1,4 @@
-import { average, costOf as costOfTokens, type TokenPrices } from '../../evaluation/index.ts';
+import { costOf as costOfTokens, type TokenPrices } from '../../evaluation/index.ts';
 import { hasSignal } from '../../learning/index.ts';
 import {
   type FailureKind,
@@ -10,6 +10,7 @@ import {
 import { isAgainstSuccess } from '../../training/index.ts';
 import type { Trajectory } from '../../trajectory/index.ts';
 import { largestOf, smallestOf } from '../../util/extremes.ts';
+import { meanOf, meanOrNull, sumOf } from '../../util/sums.ts';
 import type { ShortcutResult } from './shortcuts.ts';
 
 /** Sizes of a run whose cost is told: steps, groups of a step, rollouts of a group. */
@@ -86,7 +87,7 @@ export function figuresOf(
     .filter(({ status }) => status === 'completed')
     .map(trajectoriesOf);
   const perRollout = (count: (trajectory: Trajectory) => number) =>
-    meanOf(rollouts.map((seats) => seats.reduce((sum, trajectory) => sum + count(trajectory), 0)));
+    meanOf(rollouts.map((seats) => sumOf(seats, (trajectory) => count(trajectory))));
   const rewards = trajectories.flatMap(({ reward }) => reward ?? []);
   const successes = trajectories.flatMap(({ metrics }) =>
     metrics.success === undefined ? [] : Number(metrics.success),
@@ -104,9 +105,9 @@ export function figuresOf(
     counts,
     reward:
       rewards.length > 0
-        ? { mean: average(rewards), min: smallestOf(rewards), max: largestOf(rewards) }
+        ? { mean: meanOf(rewards), min: smallestOf(rewards), max: largestOf(rewards) }
         : null,
-    success: successes.length > 0 ? average(successes) : null,
+    success: meanOrNull(successes),
     groups: groups.length,
     groupsWithSignal: signal.length,
     groupsAgainstSuccess: groups.filter((group) => isAgainstSuccess(group.trajectories)).length,
@@ -126,8 +127,6 @@ export function figuresOf(
   };
   return { ...figures, warnings: warningsOf(figures) };
 }
-
-const meanOf = (values: readonly number[]): number => (values.length === 0 ? 0 : average(values));
 
 function costOf(
   { name, steps, groups, rollouts: each }: (typeof sizes)[number],

@@ -1,9 +1,9 @@
 import { type ChatCompletionRequest, textOf } from '../../contract/index.ts';
 import type { Environment } from '../../environment/index.ts';
-import { average } from '../../evaluation/index.ts';
 import { type ScriptedReply, scriptedModel } from '../../model/index.ts';
 import { type RolloutGroup, runGroups } from '../../rollout/index.ts';
 import { Deadline } from '../../util/deadline.ts';
+import { meanOrNull } from '../../util/sums.ts';
 
 /** A way to answer without understanding. */
 interface Shortcut {
@@ -109,7 +109,7 @@ export async function tryShortcuts(
     const rewards = groups.flatMap(({ trajectories }) => trajectories.flatMap(({ reward }) => reward ?? []));
     results.push({
       name,
-      reward: rewards.length > 0 ? average(rewards) : null,
+      reward: meanOrNull(rewards),
       completed: counts.completed,
       rollouts: counts.dispatched,
       outOfTime: deadline.expired && counts.cancelled > 0,

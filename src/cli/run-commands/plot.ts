@@ -1,6 +1,7 @@
 import { MartingaleError, printable } from '../../contract/index.ts';
 import type { StepReport } from '../../progress/index.ts';
 import { largestOf, smallestOf } from '../../util/extremes.ts';
+import { meanOrNull } from '../../util/sums.ts';
 import { badRun, chooseRun } from './chosen-run.ts';
 import { print, printJson, type RunFlags } from './print.ts';
 
@@ -44,7 +45,7 @@ export function plotLines(
     const from = Math.floor((column * points.length) / count);
     const end = Math.max(from + 1, Math.floor(((column + 1) * points.length) / count));
     const part = points.slice(from, end).flatMap(({ value }) => value ?? []);
-    return part.length === 0 ? null : part.reduce((sum, value) => sum + value, 0) / part.length;
+    return meanOrNull(part);
   });
   const heights = means.map((value) =>
     value === null ? null : (high === low ? 0.5 : (value - low) / (high - low)) * rows * 8,

@@ -10,6 +10,7 @@ import {
 import { messageOf } from '../../util/error.ts';
 import { checkOptionNames, type OptionNames, objectOf } from '../../util/option-names.ts';
 import { readRegularFile } from '../../util/regular-file.ts';
+import { sumOf } from '../../util/sums.ts';
 import { EngineError } from '../engine.ts';
 import { builtInModels, type EmbeddedBaseModel } from './base-models.ts';
 import { type FetchWait, idOf, locate } from './checkpoint/address.ts';
@@ -169,10 +170,7 @@ export async function inspectCheckpoint(
       'bad_checkpoint',
       `${folder}: tokenizer.json has ${vocabularySize} ids, but vocab_size in config.json is ${architecture.vocabularySize}. Take both files from the same checkpoint.`,
     );
-  const parameters = checkpointTensors(architecture).reduce(
-    (sum, { dimensions }) => sum + elementsOf(dimensions),
-    0,
-  );
+  const parameters = sumOf(checkpointTensors(architecture), ({ dimensions }) => elementsOf(dimensions));
   const trained = train === 'all' ? train : loraSettings(lora, own);
   const begun =
     adapter === undefined

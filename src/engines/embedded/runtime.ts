@@ -1,5 +1,6 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { hasCode, messageOf } from '../../util/error.ts';
+import { sumOf } from '../../util/sums.ts';
 import { EngineError } from '../engine.ts';
 import { DeviceTensors } from './device-tensors.ts';
 import { type DeviceLock, deviceLock } from './onnx/device-lock.ts';
@@ -122,7 +123,7 @@ export async function loadRuntime(
     ...shared,
     session: async (model, weights = new Map()) => {
       const externalData = Array.from(weights, ([path, numbers]) => ({ path, data: bytesOf(numbers) }));
-      const bytes = externalData.reduce((sum, { data }) => sum + data.byteLength, 0);
+      const bytes = sumOf(externalData, ({ data }) => data.byteLength);
       const own = { externalData, enableCpuMemArena: bytes <= mostArenaBytes };
       const session = await gate.pass(() =>
         ort.InferenceSession.create(model, externalData.length > 0 ? { ...options, ...own } : options),

@@ -5,6 +5,7 @@ import { createGunzip } from 'node:zlib';
 import { untilAborted } from '../../util/deadline.ts';
 import { messageOf } from '../../util/error.ts';
 import { isObject } from '../../util/json.ts';
+import { sumOf } from '../../util/sums.ts';
 import { decodeTar, encodeTar, tarBytes } from '../../util/tar.ts';
 import { EngineError, type ExportedWeights } from '../engine.ts';
 import type { Adapter, Adapters } from './adapters.ts';
@@ -66,7 +67,7 @@ export async function exportAdapter(
   const both = [
     { path: `adapter/${configFile}`, content: [Buffer.from(`${JSON.stringify(config, null, 2)}\n`)] },
     { path: `adapter/${weightsFile}`, content: files.weights },
-  ].map((file) => ({ ...file, bytes: file.content.reduce((sum, piece) => sum + piece.length, 0) }));
+  ].map((file) => ({ ...file, bytes: sumOf(file.content, (piece) => piece.length) }));
   return { extension: '.tar', bytes: tarBytes(both), chunks: encodeTar(both) };
 }
 

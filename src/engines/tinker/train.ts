@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { untilAborted } from '../../util/deadline.ts';
+import { sumOf } from '../../util/sums.ts';
 import type { TrainingBatch, TrainRequest } from '../engine.ts';
 import { EngineError } from '../engine.ts';
 import { type StepResult, TokenResults } from '../token-results.ts';
@@ -138,7 +139,7 @@ async function trainStep(
     },
     { repeat: 'never', signal },
   );
-  const count = data.reduce((sum, datum) => sum + datum.tokens.length, 0);
+  const count = sumOf(data, (datum) => datum.tokens.length);
   return {
     metrics: {
       ...step.metrics,

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { deriveSeed, randomSource } from '../../trajectory/index.ts';
 import { invalidOption } from '../../util/option-error.ts';
+import { sumOf } from '../../util/sums.ts';
 import { positionError } from '../errors.ts';
 import { type Cursor, readState, type Stage } from './stage.ts';
 
@@ -110,7 +111,7 @@ export function mixStage<Scenario>(mixed: readonly MixPart<Scenario>[], seed: nu
 
 /** The part at the share `random` of the cumulated weights. */
 function choose<Part extends { weight: number }>(parts: readonly Part[], random: number): Part | undefined {
-  let left = random * parts.reduce((sum, { weight }) => sum + weight, 0);
+  let left = random * sumOf(parts, ({ weight }) => weight);
   for (const part of parts) {
     left -= part.weight;
     if (left < 0) return part;

@@ -1,3 +1,4 @@
+import { sumOf } from '../../util/sums.ts';
 import { spend, step } from './budget.ts';
 import { binary } from './operators.ts';
 import {
@@ -85,7 +86,7 @@ export const listFilters: Readonly<Record<string, (value: Value, ...args: Value[
     const values = itemsOf(value);
     const shown = isGiven(attribute) ? values.map((item) => valueAt(item, attribute)) : values;
     const [texts, between] = [shown.map(toText), toText(separator)];
-    spend(texts.reduce((sum, text) => sum + text.length + between.length, 0));
+    spend(sumOf(texts, (text) => text.length + between.length));
     return texts.join(between);
   },
   last: (value) => itemsOf(value).at(-1),

@@ -1,3 +1,4 @@
+import { sumOf } from '../../util/sums.ts';
 import { integerOf, textOf } from './arguments.ts';
 import { spend } from './budget.ts';
 import { isTrue, itemsOf, TemplateError, Tuple, type Value } from './value.ts';
@@ -177,7 +178,7 @@ export const methodsOfText: Readonly<Record<string, Method>> = {
   },
   join: (text, items) => {
     const texts = itemsOf(items).map(textOf);
-    spend(texts.reduce((sum, one) => sum + one.length + text.length, 0));
+    spend(sumOf(texts, (one) => one.length + text.length));
     return texts.join(text);
   },
   isdigit: (text) => /^\p{Nd}+$/u.test(text),

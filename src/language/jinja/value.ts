@@ -1,3 +1,4 @@
+import { sumOf } from '../../util/sums.ts';
 import { spend, step, TemplateError } from './budget.ts';
 
 export { TemplateError } from './budget.ts';
@@ -147,14 +148,14 @@ function repr(value: Value): string {
   if (typeof value === 'string') return quoted(value);
   if (Array.isArray(value)) {
     const texts = value.map(repr);
-    spend(texts.reduce((sum, text) => sum + text.length + 2, 0));
+    spend(sumOf(texts, (text) => text.length + 2));
     const items = texts.join(', ');
     if (!(value instanceof Tuple)) return `[${items}]`;
     return value.length === 1 ? `(${items},)` : `(${items})`;
   }
   if (value instanceof Map) {
     const texts = [...value].map(([key, item]) => `${quoted(key)}: ${repr(item)}`);
-    spend(texts.reduce((sum, text) => sum + text.length + 2, 0));
+    spend(sumOf(texts, (text) => text.length + 2));
     return `{${texts.join(', ')}}`;
   }
   return `<${typeName(value)}>`;

@@ -5,6 +5,7 @@ import {
   type SampledSequence,
   type SamplingParameters,
 } from '../../learning/index.ts';
+import { sumOf } from '../../util/sums.ts';
 
 /** A trajectory whose constraints are named by their hashes. */
 type StoredTrajectory = RewardedTrajectory<string>;
@@ -89,7 +90,7 @@ export function* readColumns(bytes: Buffer): Generator<StoredTrajectory> {
   const head = headSchema.parse(JSON.parse(bytes.toString('utf8', lengthBytes, headEnd)));
   const tokens = head.flatMap(({ sequences }) => sequences.map((sequence) => sequence.tokens));
   let token = headEnd;
-  let logprob = headEnd + tokenBytes * tokens.reduce((sum, count) => sum + count, 0);
+  let logprob = headEnd + tokenBytes * sumOf(tokens);
   const nextTokens = (count: number): number[] => {
     const list = new Array<number>(count);
     for (let index = 0; index < count; index++, token += tokenBytes) list[index] = bytes.readInt32LE(token);

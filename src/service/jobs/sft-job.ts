@@ -4,6 +4,7 @@ import type { BaseModel, Engine } from '../../engines/engine.ts';
 import { charactersIn } from '../../language/basics.ts';
 import type { Constraint, Reply } from '../../language/index.ts';
 import type { Datum, SampledSequence } from '../../learning/index.ts';
+import { sumOf } from '../../util/sums.ts';
 import { TimeSlices } from '../../util/time-slices.ts';
 import { invalidField, messageOf, RequestValidationError, ServiceError } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
@@ -156,10 +157,7 @@ async function toBatch(
     });
     sequences.push(await toSequence(conversation, tools, base.contextLength));
   }
-  const replyTokens = sequences.reduce(
-    (sum, { spans }) => sum + spans.reduce((length, span) => length + span.length, 0),
-    0,
-  );
+  const replyTokens = sumOf(sequences, ({ spans }) => sumOf(spans, (span) => span.length));
   const datums: Datum<Constraint>[] = sequences.map(({ tokens, spans }) => ({
     tokens,
     spans: spans.map((span) => ({ ...span, advantage: 1, weight: 1 / replyTokens })),
@@ -174,7 +172,7 @@ async function toBatch(
     counts: {
       num_datums: datums.length,
       num_trainable_tokens: replyTokens,
-      train_tokens: sequences.reduce((sum, { tokens }) => sum + tokens.length, 0),
+      train_tokens: sumOf(sequences, ({ tokens }) => tokens.length),
     },
   };
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { list, logRequestSchema, optional, trainingLimits } from '../../contract/index.ts';
+import { sumOf } from '../../util/sums.ts';
 import { accessOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
 import { invalidField, notFound } from '../errors.ts';
@@ -43,7 +44,7 @@ export function logRoutes(on: Register, service: ServiceContext): void {
       const { split, groups: ids = [] } = request;
       const stored = packed ? [] : await findGroups(service, model, ids);
       const groups = packed?.groups ?? stored.length;
-      const trajectories = packed?.trajectories ?? stored.reduce((sum, group) => sum + group.trajectories, 0);
+      const trajectories = packed?.trajectories ?? sumOf(stored, (group) => group.trajectories);
       const record = { id, modelId: model.id, split, groups, trajectories };
       // The file of a stored group begins with what the log needs of it.
       const members = () => (packed ? [packed.content] : service.files.groupMembers(model.id, stored));

@@ -1,5 +1,6 @@
 import type { GroupComparison, NoSignalCause, StepReport } from '../../progress/index.ts';
-import { type RunSoFar, sum } from './run-so-far.ts';
+import { sumOf } from '../../util/sums.ts';
+import type { RunSoFar } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** Figures of the recent groups from which the cause of equal rewards is found. */
@@ -19,14 +20,14 @@ export function evidenceOf(run: RunSoFar): Evidence {
   const recent = run.recent.filter(isCompared);
   const comparisons = recent.map(({ comparison }) => comparison);
   const { rewardRange: runRange, hasEverDiffered } = run.totals(run.steps);
-  const total = (figure: (comparison: GroupComparison) => number) => sum(comparisons.map(figure));
+  const total = (figure: (comparison: GroupComparison) => number) => sumOf(comparisons.map(figure));
   const judged = comparisons.filter(({ solved }) => solved !== null);
   return {
-    groups: sum(recent.map(({ groups }) => groups)),
+    groups: sumOf(recent.map(({ groups }) => groups)),
     compared: total(({ compared }) => compared),
     equalRewards: total(({ equalRewards }) => equalRewards),
-    solved: judged.length > 0 ? sum(judged.map(({ solved }) => solved ?? 0)) : null,
-    unsolved: judged.length > 0 ? sum(judged.map(({ unsolved }) => unsolved ?? 0)) : null,
+    solved: judged.length > 0 ? sumOf(judged.map(({ solved }) => solved ?? 0)) : null,
+    unsolved: judged.length > 0 ? sumOf(judged.map(({ unsolved }) => unsolved ?? 0)) : null,
     success: run.now(({ success }) => success) ?? 0,
     alike: total(({ alike }) => alike),
     greedy: total(({ greedy }) => greedy),

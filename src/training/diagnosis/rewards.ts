@@ -1,4 +1,5 @@
 import { largestOf, smallestOf } from '../../util/extremes.ts';
+import { sumOf } from '../../util/sums.ts';
 import { type Finding, formatNumber, groupsWithSignalShare, percent, type RunSoFar } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
@@ -96,7 +97,7 @@ export function detectRewardUpSuccessFlat(run: RunSoFar): Finding {
 export function detectRewardAgainstSuccess(run: RunSoFar): Finding {
   const { groups, share } = alarmThresholds.rewardAgainstSuccess;
   const sum = (figure: 'mixed' | 'againstSuccess') =>
-    run.recent.reduce((total, { comparison }) => total + (comparison?.[figure] ?? 0), 0);
+    sumOf(run.recent, ({ comparison }) => comparison?.[figure] ?? 0);
   const [mixed, against] = [sum('mixed'), sum('againstSuccess')];
   if (mixed < groups || against < share * mixed) return null;
   return {

@@ -1,14 +1,7 @@
 import { addUses, type ToolUses } from '../../trajectory/index.ts';
+import { sumOf } from '../../util/sums.ts';
 import { greedyAdvice } from './no-signal.ts';
-import {
-  type Finding,
-  formatNumber,
-  mostFrequent,
-  percent,
-  type RunSoFar,
-  stepsOf,
-  sum,
-} from './run-so-far.ts';
+import { type Finding, formatNumber, mostFrequent, percent, type RunSoFar, stepsOf } from './run-so-far.ts';
 import { alarmThresholds } from './thresholds.ts';
 
 /** Maximum number of tools or hosts named in one message. */
@@ -90,8 +83,8 @@ export function detectOtherModels({ newest: { otherModels } }: RunSoFar): Findin
 type Reports = RunSoFar['recent'];
 
 function shareOf(recent: Reports, figure: (report: Reports[number]) => number) {
-  const count = sum(recent.map(figure));
-  const dispatched = sum(recent.map((report) => report.dispatched));
+  const count = sumOf(recent.map(figure));
+  const dispatched = sumOf(recent.map((report) => report.dispatched));
   return { count, dispatched, share: dispatched > 0 ? count / dispatched : 0 };
 }
 
@@ -115,7 +108,7 @@ const unexpectedCall = 'unexpected_call_';
 /** Calls were answered by another model or step than the rollout's, or without token ids. */
 export function detectWrongModel({ newest }: RunSoFar): Finding {
   const failed = Object.entries(newest.failures).filter(([code]) => code.startsWith(unexpectedCall));
-  const count = failed.reduce((sum, [, rollouts]) => sum + rollouts, 0);
+  const count = sumOf(failed, ([, rollouts]) => rollouts);
   const leftOut = newest.metrics.unexpected_calls ?? 0;
   if (count === 0 && leftOut === 0) return null;
   const codes = failed.map(([code, rollouts]) => `${rollouts} x ${code}`).join(', ');

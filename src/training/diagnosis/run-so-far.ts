@@ -1,5 +1,5 @@
-import { average } from '../../evaluation/index.ts';
 import type { Alarm, GroupComparison, StepReport } from '../../progress/index.ts';
+import { meanOf, meanOrNull } from '../../util/sums.ts';
 import { alarmThresholds, canRank } from './thresholds.ts';
 
 /** A validation of the run: its mean reward, and the number of steps before it. */
@@ -71,12 +71,12 @@ export class RunSoFar {
 
   /** Mean over the recent steps that have the figure; null if none has. */
   now(figure: Figure): number | null {
-    return meanOf(this.recent, figure);
+    return meanFigure(this.recent, figure);
   }
 
   /** Mean over the first steps that have the figure; null if none has. */
   start(figure: Figure): number | null {
-    return meanOf(this.#reports.slice(0, Math.min(alarmThresholds.startSteps, this.#count)), figure);
+    return meanFigure(this.#reports.slice(0, Math.min(alarmThresholds.startSteps, this.#count)), figure);
   }
 
   /** The newest value; null if there is none. */
@@ -94,14 +94,14 @@ export class RunSoFar {
     const { recentSteps } = alarmThresholds;
     return Array.from({ length: Math.max(0, this.#count - recentSteps + 1) }, (_, at) => {
       const stretch = this.#reports.slice(at, at + recentSteps);
-      return { step: stretch.at(-1)?.step ?? 0, reward: average(stretch.map(({ reward }) => reward)) };
+      return { step: stretch.at(-1)?.step ?? 0, reward: meanOf(stretch.map(({ reward }) => reward)) };
     });
   }
 }
 
-function meanOf(reports: readonly StepReport[], figure: Figure): number | null {
+function meanFigure(reports: readonly StepReport[], figure: Figure): number | null {
   const values = reports.flatMap((report) => figure(report) ?? []);
-  return values.length > 0 ? average(values) : null;
+  return meanOrNull(values);
 }
 
 /** The finding of a detector; null if nothing is wrong. */
@@ -111,8 +111,6 @@ export type Detector = (run: RunSoFar) => Finding;
 
 export const groupsWithSignalShare: Figure = ({ groups, groupsWithSignal }) =>
   groups > 0 ? groupsWithSignal / groups : null;
-
-export const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
 /** "step" or "5 steps", to follow "the last". */
 export const stepsOf = ({ length }: readonly StepReport[]): string =>

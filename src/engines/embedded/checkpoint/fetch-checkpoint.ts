@@ -8,6 +8,7 @@ import { Deadline } from '../../../util/deadline.ts';
 import { makeFolder, privateFile, syncFolder, writeAtomically } from '../../../util/durable-files.ts';
 import { largestOf } from '../../../util/extremes.ts';
 import { lockFile } from '../../../util/file-lock.ts';
+import { sumOf } from '../../../util/sums.ts';
 import { warn } from '../../../util/warning.ts';
 import { EngineError } from '../../engine.ts';
 import { connection, defaultIdleTimeoutMs, type HubOptions, hubError, isRefusal, listing } from './hub.ts';
@@ -174,7 +175,7 @@ async function fetchFiles(
   const files: ListFileEntry[] = [];
   for await (const entry of listFiles({ repo, revision: commit, ...listing(options) }))
     if (entry.type === 'file' && isNeeded(entry.path)) files.push(checked(entry));
-  const totalBytes = files.reduce((sum, { size }) => sum + size, 0);
+  const totalBytes = sumOf(files, ({ size }) => size);
   let bytes = 0;
   for (const entry of files) {
     const report = (fetched: number) =>

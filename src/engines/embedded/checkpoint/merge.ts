@@ -1,5 +1,6 @@
 import { basename, join } from 'node:path';
 import { isFree, writeDurably, writeNewFolder } from '../../../util/durable-files.ts';
+import { sumOf } from '../../../util/sums.ts';
 import { EngineError } from '../../engine.ts';
 import type { Architecture } from '../weights/architecture.ts';
 import { fromFloat32, isFormat, type NumberFormat } from '../weights/number-formats.ts';
@@ -41,7 +42,7 @@ export async function writeMerged(
   const config = readConfig(source);
   await using files = await source.openTensors();
   await selectTensors(files, config, signal);
-  const total = files.files.reduce((sum, { tensors }) => sum + tensors.size, 0);
+  const total = sumOf(files.files, ({ tensors }) => tensors.size);
   if (!(await isFree(folder)))
     throw new EngineError('bad_option', `${folder} exists already. Name a new or an empty folder.`);
   let written = 0;

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { sumOf } from '../../../util/sums.ts';
 import { EngineError } from '../../engine.ts';
 import { usableMemory } from '../memory.ts';
 import { elementsOf } from '../weights/architecture.ts';
@@ -42,7 +43,7 @@ export async function readCheckpoint(
 
 /** Refuses weights that do not fit, by the sizes of their tensors: a sparse file may be longer than what it stores. */
 function checkMemory(folder: string, tensors: readonly CheckpointTensor[]): void {
-  const needed = tensors.reduce((sum, { dimensions }) => sum + 4 * elementsOf(dimensions), 0);
+  const needed = sumOf(tensors, ({ dimensions }) => 4 * elementsOf(dimensions));
   const usable = usableMemory();
   if (needed <= usable) return;
   const [needs, has] = [needed, usable].map((bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`);

@@ -1,3 +1,4 @@
+import { sumOf } from '../../../util/sums.ts';
 import { type Projection, projectionShape } from '../checkpoint/tensors.ts';
 import type { Graph, Value } from '../onnx/graph.ts';
 import { type Architecture, elementsOf } from '../weights/architecture.ts';
@@ -77,7 +78,7 @@ export class PackedProducts implements Products {
         { axis: 1 },
       );
     const shapes = names.map((name) => projectionShape(this.#architecture, name));
-    const outputs = shapes.reduce((sum, [rows]) => sum + rows, 0);
+    const outputs = sumOf(shapes, ([rows]) => rows);
     const parts = names.map((name) => `${prefix}${name}`);
     return this.#packed(parts, [outputs, shapes[0]?.[1] as number], states);
   }

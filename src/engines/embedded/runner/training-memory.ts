@@ -1,4 +1,5 @@
 import { largestOf } from '../../../util/extremes.ts';
+import { sumOf } from '../../../util/sums.ts';
 import { EngineError } from '../../engine.ts';
 import { keptShapes, lengthsOf, sized } from '../graphs/kept-shapes.ts';
 import { type Architecture, elementsOf, kindsOf, type LayerKind } from '../weights/architecture.ts';
@@ -63,9 +64,8 @@ function layerNumbers(architecture: Architecture, kind: LayerKind, { sequences, 
 export function trainingBytes(architecture: Architecture, { sequences, time }: BatchSize): number {
   const { width, layers, vocabularySize } = architecture;
   const inputs = (layers + 2) * sequences * time * width;
-  const passes = kindsOf(architecture).reduce(
-    (sum, kind) => sum + layerNumbers(architecture, kind, { sequences, time }),
-    0,
+  const passes = sumOf(kindsOf(architecture), (kind) =>
+    layerNumbers(architecture, kind, { sequences, time }),
   );
   const logits = alive.logits * headRows(architecture) * vocabularySize;
   return 4 * (inputs + passes + logits);

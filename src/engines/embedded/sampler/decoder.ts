@@ -1,4 +1,5 @@
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
+import { sumOf } from '../../../util/sums.ts';
 import { type EmbeddingTable, embeddingTables } from '../checkpoint/tensors.ts';
 import { type AttentionKind, choosesTokens } from '../graphs/decoding-graphs.ts';
 import { logitRowsOf } from '../graphs/logit-outputs.ts';
@@ -162,7 +163,7 @@ export class Decoder {
     const [first, ...layers] = stages.stages as [DecodingStage, ...DecodingStage[]];
     const tokens = Math.max(
       2,
-      ranges.reduce((sum, { start, end }) => sum + end - start, 0),
+      sumOf(ranges, ({ start, end }) => end - start),
     );
     const mix = this.#attention.begin(firstSlot, ranges, tokens);
     const positions = architecture.positions === 'learned' ? null : positionsOf(runtime, ranges, tokens);

@@ -1,4 +1,5 @@
 import { largestOf } from '../../../util/extremes.ts';
+import { sumOf } from '../../../util/sums.ts';
 import { layerTensorName } from '../checkpoint/tensors.ts';
 import { type Architecture, attentionScaleOf, type RotaryPositions } from '../weights/architecture.ts';
 import {
@@ -122,7 +123,7 @@ export function runAttention(
             addScaled(span(valueGradient[earlier] as Values, own), outer, p);
           }
         }
-      const size = (rows: Rows) => rows.reduce((squares, row) => squares + dot(row, row), 0);
+      const size = (rows: Rows) => sumOf(rows, (row) => dot(row, row));
       cancellations.set(nameOf('q_proj'), Math.sqrt(terms.query / size(queryGradient)));
       cancellations.set(nameOf('k_proj'), Math.sqrt(terms.key / size(keyGradient)));
       return sum(

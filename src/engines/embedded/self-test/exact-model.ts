@@ -1,4 +1,5 @@
 import { largestOf } from '../../../util/extremes.ts';
+import { sumOf } from '../../../util/sums.ts';
 import { finalNormTensor, layerTensorName, sublayerNorms } from '../checkpoint/tensors.ts';
 import type { LoraSettings } from '../runner/adapter-vector.ts';
 import type { BaseWeights } from '../runner/layer-feeds.ts';
@@ -142,7 +143,7 @@ function decide(
   const ids = legal ?? Int32Array.from(logits.keys());
   const scaled = Float64Array.from(ids, (id) => (logits[id] as number) / temperature);
   const logprobs = logSoftmax(scaled);
-  const entropy = -logprobs.reduce((sum, logprob) => sum + Math.exp(logprob) * logprob, 0);
+  const entropy = -sumOf(logprobs, (logprob) => Math.exp(logprob) * logprob);
   const gradient = new Float64Array(logits.length);
   for (const [index, id] of ids.entries()) {
     const logprob = logprobs[index] as number;

@@ -1,3 +1,4 @@
+import { sumOf } from '../../../util/sums.ts';
 import type { RotaryPositions } from '../weights/architecture.ts';
 
 /** A vector of a token, in float64. */
@@ -150,13 +151,13 @@ function frequencyOf({ theta, scaling }: RotaryPositions, share: number): number
 export function softmax(values: Values): Values {
   const largest = values.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
   const likelihoods = values.map((value) => Math.exp(value - largest));
-  const total = likelihoods.reduce((added, value) => added + value, 0);
+  const total = sumOf(likelihoods);
   return likelihoods.map((value) => value / total);
 }
 
 export function logSoftmax(logits: Float64Array): Float64Array {
   const largest = logits.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
-  const total = logits.reduce((sum, value) => sum + Math.exp(value - largest), 0);
+  const total = sumOf(logits, (value) => Math.exp(value - largest));
   return logits.map((value) => value - largest - Math.log(total));
 }
 

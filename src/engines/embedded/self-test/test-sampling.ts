@@ -1,4 +1,5 @@
 import { smallestOf } from '../../../util/extremes.ts';
+import { sumOf } from '../../../util/sums.ts';
 import { Decoder } from '../sampler/decoder.ts';
 import { logprobAt, softmaxOf } from '../sampling/distribution.ts';
 import { logSoftmax } from './exact-numbers.ts';
@@ -62,7 +63,7 @@ async function testDraws(trial: Trial, decoder: Decoder): Promise<void> {
     const likeliest = logprobs.toSorted().reverse().slice(0, drawn.top.length);
     const part = 'sampling: log-probabilities of tokens that the graph chose';
     trial.compare(part, [actual], [[logprobs[index] ?? Number.NaN, ...likeliest]], exact);
-    const below = logprobs.slice(0, index).reduce((sum, logprob) => sum + Math.exp(logprob), 0);
+    const below = sumOf(logprobs.slice(0, index), (logprob) => Math.exp(logprob));
     const above = below + Math.exp(logprobs[index] as number);
     const outside = Math.max(0, below - uniform, uniform - above);
     // Probabilities change by as much as logits do.

@@ -1,3 +1,4 @@
+import { sumOf } from '../../../util/sums.ts';
 import type { SoftmaxDecisions } from '../runner/head-runner.ts';
 import { type PaddedTokens, type Row, rowIndex, toRows } from '../runner/shared-prefixes.ts';
 import { batchSizeOf, keptLayers, tokensPerRun, trainingBytes } from '../runner/training-memory.ts';
@@ -63,7 +64,7 @@ function runsOf(tokens: number): number {
 }
 
 const tokensIn = (rows: readonly Row<TrainingSequence>[]): number =>
-  rows.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  sumOf(rows, ({ tokens }) => tokens.length);
 
 /** The first rows, at least one, that come nearest to a number of tokens. */
 function withTokens(

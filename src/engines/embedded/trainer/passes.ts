@@ -1,3 +1,4 @@
+import { sumOf } from '../../../util/sums.ts';
 import { addParts, type GradientSum, PartialSum } from '../runner/adapter-vector.ts';
 import type { BatchRun, BatchRunner } from '../runner/batch-runner.ts';
 import { freeAll } from '../runtime.ts';
@@ -188,7 +189,7 @@ export class TrainingPasses {
 const decisionsOf = (batch: MicroBatch): Decision[][] => sequencesOf(batch).map(({ decisions }) => decisions);
 
 const placedCount = (batch: MicroBatch): number =>
-  sequencesOf(batch).reduce((sum, { decisions }) => sum + decisions.length, 0);
+  sumOf(sequencesOf(batch), ({ decisions }) => decisions.length);
 
 function pick<Values extends Int32Array | Float32Array>(values: Values, indices: Int32Array): Values {
   const picked = values.slice(0, indices.length) as Values;

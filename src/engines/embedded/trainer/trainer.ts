@@ -1,5 +1,6 @@
 import { hasCode } from '../../../util/error.ts';
 import { largestOf } from '../../../util/extremes.ts';
+import { sumOf } from '../../../util/sums.ts';
 import { inTimeSlices } from '../../../util/time-slices.ts';
 import { martingaleVersion } from '../../../util/version.ts';
 import type { TrainingBatch, Weights } from '../../engine.ts';
@@ -172,7 +173,7 @@ export class Trainer {
       );
     vector.update({ learningRate, scale: length > maxNorm ? maxNorm / length : 1 });
     run.steps++;
-    const tokens = passes.sequences.reduce((sum, sequence) => sum + sequence.tokens.length, 0);
+    const tokens = sumOf(passes.sequences, (sequence) => sequence.tokens.length);
     const seconds = (performance.now() - started) / 1000;
     const metrics = {
       ...batchLoss.metrics(),

@@ -1,3 +1,4 @@
+import { sumOf } from '../../../util/sums.ts';
 /**
  * A decoder-only transformer with RMS norms before attention and MLP: the engine's tiny models and checkpoints in Hugging
  * Face form.
@@ -167,5 +168,4 @@ export interface TensorShape extends NamedShape {
 }
 
 /** Number of values of tensors in one flat vector. */
-export const vectorLength = (shapes: readonly TensorShape[]): number =>
-  shapes.reduce((sum, { size }) => sum + size, 0);
+export const vectorLength = (shapes: readonly TensorShape[]): number => sumOf(shapes, ({ size }) => size);

@@ -2,6 +2,7 @@ import { randomInt } from 'node:crypto';
 import { cleanupFailedMetric } from '../../../environment/index.ts';
 import { runRollout } from '../../../rollout/index.ts';
 import type { Trajectory } from '../../../trajectory/index.ts';
+import { sumOf } from '../../../util/sums.ts';
 import type { Block, CallResult, ConversationMessage, ToolList } from '../protocol.ts';
 import { OpenRewardError } from '../server.ts';
 import { answerBlocks, isError, outputBlocks, resultsIn, toConversation } from './blocks.ts';
@@ -188,7 +189,7 @@ export class Episode {
     if (ended.status !== 'completed') throw this.#failureOf(ended);
     this.#isOver = true;
     const { metrics, stopReason } = ended.trajectory;
-    const sent = [...this.#sent.values()].reduce((sum, reward) => sum + reward, 0);
+    const sent = sumOf([...this.#sent.values()]);
     const metadata = { stop_reason: stopReason, metrics: { ...metrics } };
     return { ok: true, output: { blocks, reward: ended.reward - sent, finished: true, metadata } };
   }

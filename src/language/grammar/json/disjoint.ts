@@ -1,4 +1,5 @@
 import { canonicalJson, isObject } from '../../../util/json.ts';
+import { sumOf } from '../../../util/sums.ts';
 import type { JsonSchema } from '../constraint.ts';
 import { ALL_TYPES, constantsIn, isOfType, typesNamedIn } from './types.ts';
 
@@ -43,7 +44,7 @@ function areDistinctByOne(
   if (marks.length < schemas.length) return false;
   const values = marks.flatMap((one) => (one.values ? [one.values] : []));
   if (values.length === marks.length) {
-    const count = values.reduce((sum, { size }) => sum + size, 0);
+    const count = sumOf(values, ({ size }) => size);
     return new Set(values.flatMap((one) => [...one])).size === count;
   }
   return (

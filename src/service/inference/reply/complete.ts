@@ -2,6 +2,7 @@ import type { ChatCompletion, Choice } from '../../../contract/index.ts';
 import type { Engine, Generation } from '../../../engines/engine.ts';
 import { ReplyParser } from '../../../language/index.ts';
 import { largestOf } from '../../../util/extremes.ts';
+import { sumOf } from '../../../util/sums.ts';
 import { inTimeSlices, TimeSlices } from '../../../util/time-slices.ts';
 import { tickTime } from '../../ticks.ts';
 import type { PreparedChat } from '../prepare-chat.ts';
@@ -17,7 +18,7 @@ export async function complete(
   const { generations, promptLogprobs } = await sampleAll(engine, chat, signal);
   // Many replies may end in the same tick.
   await tickTime();
-  const completionTokens = generations.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  const completionTokens = sumOf(generations, ({ tokens }) => tokens.length);
   const cachedTokens = largestOf(
     generations.map((generation) => generation.cachedTokens),
     0,

@@ -1,4 +1,5 @@
 import type { AlarmKind, StepReport } from '../../../progress/report.ts';
+import { sumOf } from '../../../util/sums.ts';
 import { formatCost, formatCount, formatNumber, formatSeconds, formatShare, inWords } from './format.ts';
 
 /** A curve of a run: which figures of the reports it shows, and which alarms belong to it. */
@@ -140,7 +141,7 @@ function failuresOf(reports: readonly StepReport[]): Curve {
   const named = ranked.slice(0, ranked.length > maxReasons + 1 ? maxReasons : maxReasons + 1);
   const others = ranked.slice(named.length);
   const sum = (report: StepReport, codes: readonly string[]) =>
-    codes.reduce((total, code) => total + (report.failures[code] ?? 0), 0);
+    sumOf(codes, (code) => report.failures[code] ?? 0);
   return {
     id: 'failures',
     title: 'Failures',
@@ -168,7 +169,7 @@ function toolsOf(reports: readonly StepReport[]): Curve[] {
           label: 'Errors',
           of: ({ tools }) => {
             const uses = Object.values(tools);
-            const total = (of: 'uses' | 'errors' | 'invalid') => uses.reduce((sum, use) => sum + use[of], 0);
+            const total = (of: 'uses' | 'errors' | 'invalid') => sumOf(uses, (use) => use[of]);
             return share(total('errors') + total('invalid'), total('uses') + total('invalid'));
           },
         },

@@ -1,3 +1,4 @@
+import { sumOf } from '../../../util/sums.ts';
 import type { HistoryDetail, RolloutDetail, TurnView } from '../../api.ts';
 import { useApi } from '../api-client.ts';
 import { type Figure, Figures } from '../parts/figures.tsx';
@@ -110,7 +111,7 @@ function History({
   const tokensHref = ({ call }: TurnView): string | undefined => {
     const reply = history.replies.findIndex((one) => one.call === call);
     if (call === undefined || reply < 0) return undefined;
-    const before = history.replies.slice(0, reply).reduce((sum, { tokens }) => sum + tokens.length, 0);
+    const before = sumOf(history.replies.slice(0, reply), ({ tokens }) => tokens.length);
     return addressOf(place.peek().path, { view: 'tokens', token: `${index}.${before}` });
   };
   return (
@@ -138,9 +139,10 @@ function History({
 
 function RolloutFigures({ detail }: { detail: RolloutDetail }) {
   const { reward, advantage, histories, milliseconds, metrics, stopReason, attempt } = detail;
-  const tokens = histories
-    .flatMap(({ replies }) => replies)
-    .reduce((sum, reply) => sum + reply.tokens.length, 0);
+  const tokens = sumOf(
+    histories.flatMap(({ replies }) => replies),
+    (reply) => reply.tokens.length,
+  );
   const figures: readonly Figure[] = [
     ['Reward', formatNumber(reward)],
     ...(advantage === null ? [] : [['Advantage', formatSigned(advantage)] as const]),

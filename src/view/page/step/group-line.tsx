@@ -1,3 +1,4 @@
+import { meanOf } from '../../../util/sums.ts';
 import type { GroupRow } from '../../api.ts';
 import { formatNumber } from '../parts/format.ts';
 import { Tag } from '../parts/tag.tsx';
@@ -14,7 +15,7 @@ export function GroupLine({
   href: string;
 }) {
   const rewards = rollouts.flatMap(({ reward }) => reward ?? []);
-  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
+  const mean = meanOf(rewards);
   const failed = rollouts.filter(({ status }) => status === 'failed').length;
   return (
     <a class="group-line" href={href}>

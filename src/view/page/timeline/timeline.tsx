@@ -13,6 +13,7 @@ import { Lanes, laneAddress, VersionLegend } from './lanes.tsx';
 import { gapsIn, median, stragglerFactor } from './layout.ts';
 import { TrackLegend } from './track.tsx';
 import './timeline.css';
+import { sumOf } from '../../../util/sums.ts';
 
 /** The rollouts of a step as lanes over time, with the trainer above them. */
 export function Timeline({ params, query }: PanelProps<'run' | 'which'>) {
@@ -133,7 +134,7 @@ function TimelineFigures({
   isOfKind: Record<Kind, (lane: Lane) => boolean>;
 }) {
   const whole = { start: 0, end: milliseconds };
-  const idle = gapsIn(whole, trainer).reduce((sum, gap) => sum + gap.end - gap.start, 0);
+  const idle = sumOf(gapsIn(whole, trainer), (gap) => gap.end - gap.start);
   const longest = largestOf(lanes.map(({ start, end }) => end - start));
   const figures: readonly (readonly [name: string, value: string, note: string])[] = [
     ['Median rollout', formatSeconds(usual / 1000), ''],

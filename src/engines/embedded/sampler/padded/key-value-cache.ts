@@ -1,3 +1,4 @@
+import { sumOf } from '../../../../util/sums.ts';
 import { freeAll } from '../../runtime.ts';
 import { type Architecture, kindOf } from '../../weights/architecture.ts';
 import type { SlotCache } from '../cached-attention.ts';
@@ -28,10 +29,7 @@ function keptShapes(architecture: Architecture): KeptShape[] {
 
 /** Numbers that a cache keeps of each position of a sequence. */
 export const keptPerPosition = (architecture: Architecture): number =>
-  keptShapes(architecture).reduce(
-    (sum, { buffers, heads, headWidth }) => sum + buffers * heads * headWidth,
-    0,
-  );
+  sumOf(keptShapes(architecture), ({ buffers, heads, headWidth }) => buffers * heads * headWidth);
 
 interface CachedLayer extends KeptShape {
   /** Each [slot, head, width, head width]. */

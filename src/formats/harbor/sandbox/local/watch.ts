@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { readdir, readlink } from 'node:fs/promises';
 import { promisify } from 'node:util';
+import { sumOf } from '../../../../util/sums.ts';
 
 /** What one sandbox may use. */
 export interface SandboxBounds {
@@ -70,5 +71,5 @@ async function usedBytes(folder: string, signal: AbortSignal): Promise<number> {
     (error) => error,
   );
   const sums = String(stdout ?? '').split('\n');
-  return sums.reduce((sum, line) => sum + (Number.parseInt(line, 10) || 0), 0) * 1024;
+  return sumOf(sums, (line) => Number.parseInt(line, 10) || 0) * 1024;
 }
