@@ -16,14 +16,8 @@ const kinds = {
   numeric: { fits: (value) => typeof value === 'number', remedy: 'Pass a number.' },
   object: { fits: (value) => isRecord(value), remedy: 'Pass an object.' },
   /** A whole number from 0. */
-  amount: {
-    fits: (value) => Number.isSafeInteger(value) && Number(value) >= 0,
-    remedy: 'Pass a whole number of at least 0.',
-  },
-  count: {
-    fits: (value) => Number.isSafeInteger(value) && Number(value) >= 1,
-    remedy: 'Pass a whole number of at least 1.',
-  },
+  amount: { fits: (value) => isWhole(value, 0), remedy: 'Pass a whole number of at least 0.' },
+  count: { fits: (value) => isWhole(value, 1), remedy: 'Pass a whole number of at least 1.' },
   temperature: { fits: (value) => isWithin(value, 0, 2), remedy: 'Pass a number from 0 to 2.' },
   topP: {
     fits: (value) => isWithin(value, 0, 1) && value !== 0,
@@ -31,13 +25,10 @@ const kinds = {
   },
   minP: { fits: (value) => isWithin(value, 0, 1), remedy: 'Pass a number from 0 to 1.' },
   topK: {
-    fits: (value) => Number.isSafeInteger(value) && Number(value) >= -1,
+    fits: (value) => isWhole(value, -1),
     remedy: 'Pass a whole number of at least 1, or 0 for all tokens.',
   },
-  port: {
-    fits: (value) => Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) < 65_536,
-    remedy: 'Pass a whole number from 0 to 65535.',
-  },
+  port: { fits: (value) => isWhole(value, 0, 65_535), remedy: 'Pass a whole number from 0 to 65535.' },
   list: { fits: Array.isArray, remedy: 'Pass a list.' },
   client: { fits: (value) => has(value, 'models'), remedy: 'Pass a client created by `createClient()`.' },
   handle: { fits: (value) => has(value, 'client'), remedy: 'Pass a model created by `openModel()`.' },
@@ -59,6 +50,9 @@ const kinds = {
 
 const isWithin = (value: unknown, least: number, most: number) =>
   typeof value === 'number' && value >= least && value <= most;
+
+const isWhole = (value: unknown, least: number, most = Number.MAX_SAFE_INTEGER) =>
+  Number.isSafeInteger(value) && isWithin(value, least, most);
 
 const isRecord = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
