@@ -9,6 +9,7 @@ import {
   defineEnvironment,
   earlyStop,
   evaluate,
+  evaluationTable,
   externalModel,
   gradingJudge,
   linear,
@@ -20,6 +21,7 @@ import {
   runOutsideTrajectory,
   ScenarioSet,
   sft,
+  TrajectoryGroup,
   train,
   warmup,
   workerThreads,
@@ -35,10 +37,10 @@ import {
   submitTraining,
   toScenarioSource,
 } from 'martingale/loop';
-import { readEvaluation, readRun, rescore } from 'martingale/records';
+import { evaluationCsv, readEvaluation, readRun, rescore } from 'martingale/records';
 import { startService } from 'martingale/service';
-import { recordCalls, replayCalls, replayModel } from 'martingale/testing';
-import { createTinkerEngine } from 'martingale/tinker';
+import { recordCalls, replayCalls, replayModel, scriptedModel } from 'martingale/testing';
+import { combineEngines, createTinkerEngine } from 'martingale/tinker';
 import { afterAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
@@ -148,6 +150,15 @@ const refused: readonly [of: string, work: () => unknown, message: string][] = [
     training({ validation: { scenarios, temperature: 3 } }),
     '`validation.temperature` is 3. Pass a number from 0 to 2.',
   ],
+  ['scriptedModel', () => call(scriptedModel, 'yes'), '`reply` is "yes". Pass a function.'],
+  [
+    'TrajectoryGroup',
+    () => Reflect.construct(TrajectoryGroup, [{}]),
+    '`trajectories` is undefined. Pass a list.',
+  ],
+  ['combineEngines', () => call(combineEngines, {}), '`engines` is an object without fields. Pass a list.'],
+  ['evaluationCsv', () => call(evaluationCsv, {}), '`evaluation` is an object without fields. Pass an'],
+  ['evaluationTable', () => call(evaluationTable), '`evaluation` is undefined. Pass an evaluation'],
   ['gradingJudge', () => call(gradingJudge, { model: judge, rubric: 3 }), '`rubric` is 3. Pass a text.'],
   ['defineEnvironment', defining({ limits: 9 }), '`limits` is 9. Pass an object with turns, tokens'],
   ['defineEnvironment', defining({ setup: {} }), '`setup` is an object without fields. Pass a function.'],

@@ -1,3 +1,4 @@
+import { checkArgument } from '../util/option-names.ts';
 import type { Engine, Weights } from './engine.ts';
 import { EngineError } from './engine.ts';
 
@@ -7,6 +8,7 @@ import { EngineError } from './engine.ts';
  * @throws EngineError (`bad_option`) when two engines have a base model of the same name.
  */
 export function combineEngines(engines: readonly Engine[]): Engine {
+  checkArgument('engines', engines, 'list');
   const byBaseModel = new Map<string, Engine>();
   for (const engine of engines)
     for (const { id } of engine.baseModels) {

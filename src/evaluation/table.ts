@@ -1,5 +1,6 @@
 import { printable } from '../contract/index.ts';
 import { describeFailureKinds, failureKinds } from '../rollout/index.ts';
+import { checkArgument } from '../util/option-names.ts';
 import { alignColumns } from '../util/text-table.ts';
 import { type Estimate, type Interval, passAllOf, passAnyOf } from './estimate.ts';
 import type { Evaluation } from './evaluate.ts';
@@ -8,7 +9,9 @@ import type { Evaluation } from './evaluate.ts';
 export type EvaluationRow = Record<string, string | number | null>;
 
 /** The scenarios of an evaluation as flat rows, in order. */
-export function evaluationRows({ perScenario, passAt }: Evaluation): EvaluationRow[] {
+export function evaluationRows(evaluation: Evaluation): EvaluationRow[] {
+  checkArgument('evaluation', evaluation, 'evaluation');
+  const { perScenario, passAt } = evaluation;
   return perScenario.map((score) => ({
     key: score.key,
     reward: score.reward,
@@ -52,8 +55,9 @@ export function evaluationJsonLines(evaluation: Evaluation): string {
 
 /** An evaluation as text for people: the results, then a line for each scenario, lowest rewards first. */
 export function evaluationTable(evaluation: Evaluation): string {
+  const allRows = evaluationRows(evaluation);
   const { environment, policy, counts, failures, reward, success, passAt } = evaluation;
-  const rows = evaluationRows(evaluation).map((row, index): EvaluationRow => {
+  const rows = allRows.map((row, index): EvaluationRow => {
     const { key, scenario } = evaluation.perScenario[index] as Evaluation['perScenario'][number];
     const text = typeof scenario === 'string' ? scenario : (JSON.stringify(scenario) ?? '');
     return { ...row, scenario: text === key ? null : printable(text.replaceAll(/\s+/g, ' ')) };

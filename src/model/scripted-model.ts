@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ChatCompletion, ChatCompletionRequest } from '../contract/index.ts';
-import { checkOptionNames, type OptionNames } from '../util/option-names.ts';
+import { checkArgument, checkOptionNames, type OptionNames } from '../util/option-names.ts';
 import { ModelHandle } from './model-handle.ts';
 import { type RecordedAnswer, ReplaySource } from './replay-source.ts';
 
@@ -26,6 +26,7 @@ export function scriptedModel(
   options: ScriptedModelOptions = {},
 ): ModelHandle {
   checkOptionNames('scriptedModel()', options, { name: true } satisfies OptionNames<ScriptedModelOptions>);
+  checkArgument('reply', reply, 'function');
   const { name = 'scripted' } = options;
   return new ModelHandle({ name, completions: new ScriptedSource(reply) });
 }

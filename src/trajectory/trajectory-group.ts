@@ -1,5 +1,6 @@
 import { requestLimits, type TrajectoryGroupBody, trainingLimits } from '../contract/index.ts';
 import { hasSignal } from '../learning/index.ts';
+import { checkArgument } from '../util/option-names.ts';
 import type { BodyForm } from './history.ts';
 import { shorten } from './sendable.ts';
 import type { Trajectory } from './trajectory.ts';
@@ -20,6 +21,7 @@ export class TrajectoryGroup {
     metadata?: Record<string, number | string | boolean | null>;
     exceptions?: readonly { type: string; message: string }[];
   }) {
+    checkArgument('trajectories', trajectories, 'list');
     this.trajectories = trajectories;
     this.metadata = metadata;
     this.exceptions = exceptions;
