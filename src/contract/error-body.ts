@@ -6,7 +6,7 @@ export const validationIssueSchema = z
     loc: z
       .array(z.string())
       .describe(
-        'Path of the value: `body`, `query`, `path` or `header`, then field names and array indices (from 0), all as text.',
+        'Path of the value: `body`, `query`, `path` or `header`, then field names and array indices (from 0), all as text. `request` alone: the request as a whole.',
       ),
     msg: z.string().describe('What is wrong, for people.'),
     type: z.string().describe('What is wrong, for programs.'),

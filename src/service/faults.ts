@@ -139,13 +139,19 @@ const errorTypes: Partial<Record<ErrorStatus, string>> = {
   429: 'rate_limit_error',
 };
 
+/** The issues of a 422. An error that is not about one field is an issue of the whole request. */
+const issuesOf = (error: ServiceError): ValidationIssue[] =>
+  error instanceof RequestValidationError
+    ? error.issues
+    : [{ loc: ['request'], msg: error.message, type: error.code, input: null }];
+
 /** The body of an error. `openAi`: include the `error` object that OpenAI clients read. */
 export function toErrorBody(
   error: ServiceError,
   { openAi }: { openAi: boolean },
 ): Pick<ErrorBody, 'error'> & { detail: string | ValidationIssue[] } {
   const { status, code, message } = error;
-  const issues = error instanceof RequestValidationError ? error.issues : null;
+  const issues = status === 422 ? issuesOf(error) : null;
   const detail = issues ?? message;
   // A 503 carries its code on every path, so that programs can decide to retry; a 405 often goes to an
   // OpenAI client.

@@ -67,7 +67,7 @@ const failures: Record<number, Failure> = {
   },
   422: {
     description:
-      'A field, parameter or header is invalid or unknown: `detail` lists each. If the whole body is invalid, `detail` is a text.',
+      'A field, parameter or header is invalid or unknown, or the whole request cannot be served (`loc` is `request`, `type` says why): `detail` lists each problem.',
     example: new RequestValidationError([
       {
         loc: ['body', 'messages'],
@@ -128,7 +128,7 @@ function describe(status: number, { path, answer }: Operation): object {
     status === 503 && path === '/v1/system-check'
       ? { schema: schemaOf(answer.schema ?? z.unknown()), example: failedSystemCheck }
       : {
-          schema: schemaOf(status === 422 ? anyErrorSchema : contract.errorSchema),
+          schema: schemaOf(status === 422 ? contract.validationErrorSchema : contract.errorSchema),
           example: toErrorBody(example, { openAi: isOpenAiPath(path) }),
         };
   return {
@@ -139,8 +139,6 @@ function describe(status: number, { path, answer }: Operation): object {
     content: { 'application/json': content },
   };
 }
-
-const anyErrorSchema = z.union([contract.validationErrorSchema, contract.errorSchema]);
 
 const failedSystemCheck = {
   ...examples.systemCheck,

@@ -61,7 +61,7 @@ export function problemInRefusal(
   const details = problemInDetails(body, sent);
   if (details !== null) return details;
   if (!(openAi ? openAiError : plainError).safeParse(body).success) return 'the body has another shape';
-  const schema = status === 422 ? z.union([validationErrorSchema, errorSchema]) : errorSchema;
+  const schema = status === 422 ? validationErrorSchema : errorSchema;
   return schema.safeParse(body).success ? null : 'the body is not what the contract says';
 }
 

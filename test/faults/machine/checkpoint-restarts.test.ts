@@ -87,7 +87,7 @@ test('a service without the checkpoint refuses its models by name, keeps them, a
     });
     expect(await train(calls)).toMatchObject({
       status: 422,
-      body: { detail: expect.stringContaining('"generated"') },
+      body: { detail: [{ msg: expect.stringContaining('"generated"') }] },
     });
     const refused = await download(calls);
     expect([refused.status, await refused.text()]).toEqual([422, expect.stringContaining('generated')]);
@@ -120,7 +120,7 @@ test.each<[string, () => Omit<CheckpointOptions, 'id'>, string]>([
     const refusal = expect.stringContaining(problem);
     expect(await chat(calls)).toMatchObject({
       status: 422,
-      body: { detail: refusal, error: { code: 'base_model_changed' } },
+      body: { detail: [{ msg: refusal }], error: { code: 'base_model_changed' } },
     });
     expect(await train(calls)).toMatchObject({ type: 'training_failed', data: { error_message: refusal } });
     const refused = await download(calls);
