@@ -136,11 +136,12 @@ function toVisibleChunk(chunk: ChatCompletionChunk, visible: VisibleFields & { i
 }
 
 function toVisibleChoice(choice: Choice | ChatCompletionChunk['choices'][number], visible: VisibleFields) {
-  const { index, finish_reason, stop_reason, logprobs, token_ids } = choice;
+  const { index, finish_reason, stop_reason, stop_string, logprobs, token_ids } = choice;
   return {
     index,
     finish_reason,
     ...(stop_reason === undefined ? {} : { stop_reason }),
+    ...(stop_string ? { stop_string } : {}),
     logprobs: visible.logprobs ? (logprobs ?? null) : null,
     ...(visible.tokenIds ? { token_ids } : {}),
   };

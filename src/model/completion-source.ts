@@ -43,7 +43,7 @@ export class StreamedChoice {
   #promptTokenIds: number[] = [];
   #finishReason: FinishReason | undefined;
   /** Fields of the whole choice; the last chunk that has one wins. */
-  readonly #whole: Pick<Choice, 'stop_reason' | 'sampling' | 'prompt_token_ids'> = {};
+  readonly #whole: Pick<Choice, 'stop_reason' | 'stop_string' | 'sampling' | 'prompt_token_ids'> = {};
   #usage: Usage | undefined;
 
   get toolCalls(): readonly ToolCall[] {
@@ -68,8 +68,9 @@ export class StreamedChoice {
     if (choice.logprobs?.content) this.#logprobs ??= [];
     for (const logprob of choice.logprobs?.content ?? []) this.#logprobs?.push(logprob);
     if (choice.finish_reason) this.#finishReason = choice.finish_reason;
-    const { stop_reason, sampling, prompt_token_ids } = choice;
+    const { stop_reason, stop_string, sampling, prompt_token_ids } = choice;
     if (stop_reason !== undefined) this.#whole.stop_reason = stop_reason ?? this.#whole.stop_reason ?? null;
+    if (stop_string) this.#whole.stop_string = stop_string;
     if (sampling) this.#whole.sampling = sampling;
     if (prompt_token_ids) this.#whole.prompt_token_ids = prompt_token_ids;
   }

@@ -203,6 +203,10 @@ test.each([false, true])('a reply says where and why it ended (streamed: %s)', a
   });
   const ends: [object, object][] = [
     [{ finish_reason: 'length' }, { stop_reason: 'max_tokens', stop_sequence: null }],
+    [
+      { stop_reason: null, stop_string: '\n' },
+      { stop_reason: 'stop_sequence', stop_sequence: '\n' },
+    ],
     [{ stop_reason: '\n' }, { stop_reason: 'stop_sequence', stop_sequence: '\n' }],
     [{ stop_reason: 7 }, { stop_reason: 'end_turn', stop_sequence: null }],
     [{ finish_reason: 'content_filter' }, { stop_reason: 'refusal' }],

@@ -154,7 +154,7 @@ const settings: Record<string, Row> = {
   stops: {
     settings: { stopSequences: ['a', 'e', 'i', 'o', 'u', 'n', 't', 's'] },
     fields: letters,
-    shows: ({ stop_reason }) => expect(stop_reason).toMatch(/^[aeiounts]$/),
+    shows: ({ stop_string }) => expect(stop_string).toMatch(/^[aeiounts]$/),
   },
   reasoning: {
     settings: { reasoning: 'low', maxOutputTokens: 60 },

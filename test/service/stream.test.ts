@@ -93,7 +93,7 @@ test('text that may begin a stop string is held back; the stop string itself is 
   engine.replies = [{ tokens: tokensOf('one STone STOP'), stop: 'STOP' }];
   const { choices } = await streamed(engine, { stop: ['STOP'] });
   expect(join(choices)).toBe('one STone ');
-  expect(choices.at(-1)).toMatchObject({ finish_reason: 'stop', stop_reason: 'STOP' });
+  expect(choices.at(-1)).toMatchObject({ finish_reason: 'stop', stop_reason: null, stop_string: 'STOP' });
 });
 
 test('several choices stream in parallel', async () => {

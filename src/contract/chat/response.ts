@@ -170,18 +170,24 @@ export const finishReasonSchema = z
   ])
   .meta({ id: 'FinishReason' });
 
+const endFields = {
+  // Other services have the stop string here, and so have choices that this one sampled earlier.
+  stop_reason: z
+    .union([text(), z.number().int()])
+    .nullish()
+    .describe(
+      'The stop token that ended the choice, an integer. Null for a stop string, the end token and length. In training requests it may be the stop string.',
+    ),
+  stop_string: text().nullish().describe('Added by us: the stop string that ended the choice.'),
+};
+
 export const choiceSchema = z
   .object({
     index: z.number().int(),
     message: responseMessageSchema,
     logprobs: logprobsSchema.nullish(),
     finish_reason: finishReasonSchema,
-    stop_reason: z
-      .union([text(), z.number().int()])
-      .nullish()
-      .describe(
-        'The stop string or stop token that ended the choice. Null for the end token and for length.',
-      ),
+    ...endFields,
     token_ids: answeredTokens()
       .nullish()
       .describe(
@@ -279,7 +285,7 @@ export const chatCompletionChunkSchema = z
         }),
         logprobs: logprobsSchema.nullish(),
         finish_reason: finishReasonSchema.nullable(),
-        stop_reason: z.union([z.string(), z.number().int()]).nullish(),
+        ...endFields,
         token_ids: z.array(z.number().int()).nullish(),
         ...tokenLists,
         sampling: samplingSchema.nullish(),

@@ -77,7 +77,9 @@ export function toArguments(input: JsonObject): string {
 }
 
 /** Why a reply ended, and at which stop sequence. */
-export function endOf({ finish_reason: reason, stop_reason: stop, message }: Choice) {
+export function endOf({ finish_reason: reason, stop_reason, stop_string, message }: Choice) {
+  // Other services have the stop string as the stop reason.
+  const stop = stop_string ?? stop_reason;
   if (reason === 'length') return { stop_reason: 'max_tokens', stop_sequence: null };
   if (reason === 'content_filter') return { stop_reason: 'refusal', stop_sequence: null };
   if (reason !== 'tool_calls' && typeof stop === 'string')

@@ -1,5 +1,5 @@
 import type { Choice, Logprobs, PromptLogprob, Sampling, Usage } from '../../contract/index.ts';
-import type { GenerationDelta, ScoredToken } from '../../engines/engine.ts';
+import type { Generation, GenerationDelta, ScoredToken } from '../../engines/engine.ts';
 import { type Tokenizer, tokenIdsHash } from '../../language/index.ts';
 import type { ChatRequest } from './chat-request.ts';
 
@@ -89,6 +89,10 @@ export function reportSampling(
     ...(chat.report.ids === 'choice' ? promptIdsOf(chat) : {}),
   };
 }
+
+/** The stop token or stop string that ended a choice. */
+export const reportStop = ({ stop }: Generation): Pick<Choice, 'stop_reason' | 'stop_string'> =>
+  typeof stop === 'string' ? { stop_reason: null, stop_string: stop } : { stop_reason: stop };
 
 /** Ids of the prompt, if training may be unable to render them again from the messages. */
 function promptIdsOf({ prompt }: ReportedChat): Pick<Choice, 'prompt_token_ids'> {

@@ -84,7 +84,7 @@ describe.each([...testedModels, llamaModel])('with $baseModel', (tested) => {
       const toA = { logit_bias: { [idOf(a)]: 100 } };
       const stopped = { ...toA, stop: ['aaa'], min_tokens: 6, include_stop_str_in_output: true };
       expect(await choiceOf(stopped)).toMatchObject({
-        ...{ stop_reason: 'aaa', finish_reason: 'stop', message: { content: 'aaaaaa' } },
+        ...{ stop_reason: null, stop_string: 'aaa', finish_reason: 'stop', message: { content: 'aaaaaa' } },
       });
       expect((await choiceOf({ ...stopped, include_stop_str_in_output: false })).message.content).toBe('aaa');
       expect(await choiceOf({ ...toA, stop_token_ids: [idOf(a)], min_tokens: 2 })).toMatchObject({

@@ -29,10 +29,12 @@ async function textOf(
   expect(pieces.map(({ delta }) => delta.content ?? '').join('')).toBe(text ?? '');
   if (calls !== undefined)
     expect(pieces.flatMap(({ delta }) => delta.tool_calls ?? []).filter(({ id }) => id)).toHaveLength(calls);
-  expect(pieces.at(-1)).toMatchObject({
-    finish_reason: body.choices[0].finish_reason,
-    stop_reason: body.choices[0].stop_reason,
-  });
+  const endOf = ({ finish_reason, stop_reason, stop_string }: Json) => [
+    finish_reason,
+    stop_reason,
+    stop_string,
+  ];
+  expect(endOf(pieces.at(-1))).toEqual(endOf(body.choices[0]));
   return { text, choice: body.choices[0] };
 }
 
@@ -42,7 +44,9 @@ test('the text ends before a stop string; the token ids stay complete', async ()
   const tokens = tokensOf('one END');
   const { text, choice } = await textOf({ tokens, stop: 'END' }, { stop: ['END'], return_token_ids: true });
   expect(text).toBe('one ');
-  expect(choice).toMatchObject({ finish_reason: 'stop', stop_reason: 'END', token_ids: tokens });
+  expect(choice).toMatchObject({
+    ...{ finish_reason: 'stop', stop_reason: null, stop_string: 'END', token_ids: tokens },
+  });
 });
 
 test.each<[string, ScriptedReply, object, string]>([

@@ -6,7 +6,7 @@ import { sumOf } from '../../../util/sums.ts';
 import { inTimeSlices, TimeSlices } from '../../../util/time-slices.ts';
 import { tickTime } from '../../ticks.ts';
 import type { PreparedChat } from '../prepare-chat.ts';
-import { reportSampling, reportTokens, toUsage } from '../token-report.ts';
+import { reportSampling, reportStop, reportTokens, toUsage } from '../token-report.ts';
 import { sampleAll } from './sample.ts';
 
 /** Samples all choices of a request and returns the whole answer. */
@@ -48,7 +48,7 @@ function toChoice(chat: PreparedChat, generation: Generation, index: number): Ch
     message: parser.message(),
     logprobs: null,
     finish_reason: parser.finishReason(generation),
-    stop_reason: generation.stop,
+    ...reportStop(generation),
     ...reportTokens(chat, generation, { isFirst: true }),
     ...reportSampling(chat, generation.tokens),
   };

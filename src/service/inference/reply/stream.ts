@@ -3,7 +3,7 @@ import type { Engine, Generation, GenerationDelta } from '../../../engines/engin
 import { type ReplyDelta, ReplyParser } from '../../../language/index.ts';
 import type { Deadline } from '../../../util/deadline.ts';
 import type { PreparedChat } from '../prepare-chat.ts';
-import { reportSampling, reportTokens, toUsage } from '../token-report.ts';
+import { reportSampling, reportStop, reportTokens, toUsage } from '../token-report.ts';
 import { ReplyUpdates } from './reply-updates.ts';
 import { scorePrompt } from './sample.ts';
 
@@ -122,7 +122,7 @@ function endChoices(
       index,
       delta: {},
       finish_reason: parser.finishReason(generation),
-      stop_reason: generation.stop,
+      ...reportStop(generation),
       ...reportSampling(chat, generation.tokens),
     },
   ];
