@@ -59,6 +59,53 @@ const contents = operations.flatMap(({ name, path, method, operation }) => {
 
 const at = (location: string[]): Json => location.reduce((value: Json, name) => value[name], document);
 
+/** Fields of the interface by their type. Those that also take another type here are left out. */
+const interfaceTypes: Record<string, Record<string, string>> = {
+  ChatCompletionRequest: {
+    string: 'model reasoning_effort user chat_template request_id cache_salt',
+    number: 'frequency_penalty presence_penalty temperature top_p min_p repetition_penalty length_penalty',
+    integer:
+      'top_logprobs max_tokens max_completion_tokens n seed top_k min_tokens truncate_prompt_tokens prompt_logprobs priority',
+    boolean:
+      'logprobs stream include_reasoning parallel_tool_calls use_beam_search include_stop_str_in_output ignore_eos skip_special_tokens spaces_between_special_tokens echo add_generation_prompt continue_final_message add_special_tokens return_tokens_as_token_ids return_token_ids',
+    array: 'messages tools stop_token_ids allowed_token_ids bad_words documents logits_processors',
+    object:
+      'logit_bias response_format stream_options chat_template_kwargs mm_processor_kwargs structured_outputs kv_transfer_params engine_xargs',
+  },
+  ChatCompletion: {
+    string: 'model id object service_tier system_fingerprint',
+    integer: 'created',
+    array: 'choices prompt_logprobs prompt_token_ids',
+    object: 'usage kv_transfer_params',
+  },
+  Choice: {
+    string: 'finish_reason',
+    integer: 'index',
+    array: 'token_ids',
+    object: 'message logprobs',
+  },
+  ResponseMessage: {
+    string: 'role content refusal reasoning reasoning_content',
+    array: 'tool_calls',
+    object: 'function_call',
+  },
+  Usage: { integer: 'prompt_tokens total_tokens completion_tokens', object: 'prompt_tokens_details' },
+  Trajectory: {
+    number: 'reward',
+    integer: 'initial_policy_version final_policy_version',
+    string: 'start_time',
+    array: 'messages_and_choices tools additional_histories logs',
+    object: 'metrics metadata',
+  },
+  ExperimentalTrainingConfig: {
+    number:
+      'advantage_balance epsilon epsilon_high vendor_k2_tau learning_rate max_negative_advantage_importance_sampling_weight',
+    boolean: 'mask_prob_ratio ppo precalculate_logprobs scale_rewards',
+  },
+  InferenceModel: { string: 'id object owned_by root', integer: 'created' },
+  ValidationIssue: { string: 'msg type', array: 'loc', object: 'ctx' },
+};
+
 describe('the OpenAPI document', () => {
   test('is served, and is valid', async () => {
     const { call } = await start();
@@ -161,6 +208,21 @@ describe('the OpenAPI document', () => {
         'JsonSchemaResponseFormat',
       ]),
     );
+  });
+
+  test.each(Object.entries(interfaceTypes))('has the types of the interface in %s', (name, fieldsOf) => {
+    const typesIn = (schema: Json): string[] => {
+      if (schema.$ref) return typesIn(at(schema.$ref.slice(2).split('/')));
+      const parts: Json[] = schema.anyOf ?? schema.oneOf ?? [];
+      return parts.length > 0 ? parts.flatMap(typesIn) : [schema.type].flat();
+    };
+    const { properties } = document.components.schemas[name];
+    for (const [type, fields] of Object.entries(fieldsOf))
+      for (const field of fields.split(' ')) {
+        const types = new Set(typesIn(properties[field] ?? {}));
+        types.delete('null');
+        expect([field, ...types]).toEqual([field, type]);
+      }
   });
 
   test('states only size limits that a tool can fill', () => {

@@ -3,7 +3,7 @@ import { emptyObject, json, list, optional, text } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 import { answerFields } from './answer-fields.ts';
 import { messageSchema } from './messages.ts';
-import { maxInteger, samplingFields } from './sampling-fields.ts';
+import { samplingFields, wideInteger } from './sampling-fields.ts';
 import { toolSchema } from './tools.ts';
 
 /** A document for the chat template. */
@@ -37,15 +37,9 @@ const promptFields = {
   add_special_tokens: optional(z.boolean()).describe(
     'Default false. True: the tokenizer adds its own special tokens too.',
   ),
-  truncate_prompt_tokens: optional(
-    // `int()` refuses numbers beyond 2^53.
-    z
-      .number()
-      .min(-1)
-      .max(maxInteger)
-      .refine(Number.isInteger, 'Input should be a valid integer')
-      .meta({ type: 'integer' }),
-  ).describe('Keeps only this many tokens at the end of the prompt. -1: as many as fit into the context.'),
+  truncate_prompt_tokens: optional(wideInteger(-1)).describe(
+    'Keeps only this many tokens at the end of the prompt. -1: as many as fit into the context.',
+  ),
   mm_processor_kwargs: optional(emptyObject('the models read only text')).describe(
     'Must be empty: the models read only text.',
   ),

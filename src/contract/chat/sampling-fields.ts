@@ -3,7 +3,17 @@ import { json, list, optional, record, text, tokenList } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 
 /** 2^63 as JSON numbers write it: the interface's bound of integers. */
-export const maxInteger = 9223372036854776000;
+const maxInteger = 9223372036854776000;
+
+/** A whole number up to the interface's bound. `int()` refuses numbers beyond 2^53. */
+export const wideInteger = (minimum: number) =>
+  z
+    .number()
+    .min(minimum)
+    .max(maxInteger)
+    .refine(Number.isInteger, 'Input should be a valid integer')
+    .meta({ type: 'integer' });
+
 const integer = z.number().int();
 /** Most digits of a token id. */
 const maxIdLength = 20;
@@ -74,8 +84,8 @@ export const samplingFields = {
   ).describe(
     `Arguments that all logits_processors receive. Refused without logits_processors. At most ${chatLimits.engineArguments}.`,
   ),
-  seed: optional(z.number().min(-maxInteger).max(maxInteger)).describe(
-    "A whole number. The same request with the same seed has the same choices. Choice i uses the lowest 64 bits of seed + i. JSON writers without integers beyond 2^53, such as JavaScript's, round it. No effect on beam search, which draws no random numbers.",
+  seed: optional(wideInteger(-maxInteger)).describe(
+    "The same request with the same seed has the same choices. Choice i uses the lowest 64 bits of seed + i. JSON writers without integers beyond 2^53, such as JavaScript's, round it. No effect on beam search, which draws no random numbers.",
   ),
   n: optional(integer.min(1).max(chatLimits.choices)).describe(
     `Number of choices. Default 1, at most ${chatLimits.choices}. With use_beam_search, the number of beams and of replies, or fewer if the constraint allows fewer.`,

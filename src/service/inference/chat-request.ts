@@ -21,7 +21,6 @@ export const chatText: TextKind<ChatRequest> = {
     checkCombinations(request);
     const { seed } = request;
     if (seed === undefined || Number.isSafeInteger(seed)) return request;
-    if (!Number.isInteger(seed)) throw invalidField(['seed'], 'Input should be a valid integer', seed);
     return { ...request, seed: exactSeed(content, seed) };
   },
 };
