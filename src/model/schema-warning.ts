@@ -15,9 +15,9 @@ export function warnOfUnenforced(
   format: ResponseFormat | null | undefined,
 ): void {
   for (const { function: called } of tools ?? []) warnOf(`The tool "${called.name}"`, called.parameters);
-  if (format?.type === 'json_schema')
-    warnOf(`The response format "${format.json_schema.name}"`, format.json_schema.schema);
-  else if (format?.type === 'json_object') warnOf('The response format', format.schema);
+  if (!format || format.type === 'text') return;
+  if (format.type === 'json_object') warnOf('The response format', format.schema);
+  else warnOf(`The response format "${format.json_schema.name}"`, format.json_schema.schema);
 }
 
 function warnOf(what: string, schema: unknown): void {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { json, list, optional, text } from '../bounded.ts';
+import { json, list, optional, text, withDefault } from '../bounded.ts';
 import { chatLimits, requestLimits } from '../limits.ts';
 import { jsonSchemaSchema } from './tools.ts';
 
@@ -17,7 +17,8 @@ export const jsonObjectResponseFormatSchema = z
 
 export const jsonSchemaResponseFormatSchema = z
   .strictObject({
-    type: z.literal('json_schema'),
+    // The interface lists only `json_schema`.
+    type: withDefault(z.literal('json_schema'), 'json_schema'),
     json_schema: z.strictObject({
       name: text(requestLimits.name),
       description: optional(text(chatLimits.toolDescription)),

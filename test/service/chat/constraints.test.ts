@@ -131,6 +131,10 @@ test.each([
     { type: 'json_schema', schema: { type: 'object' } },
   ],
   [
+    { response_format: { json_schema: { name: 'n', schema: { type: 'object' } } } },
+    { type: 'json_schema', schema: { type: 'object' } },
+  ],
+  [
     { response_format: { type: 'json_schema', json_schema: { name: 'n', schema: { type: 'object' } } } },
     { type: 'json_schema', schema: { type: 'object' } },
   ],
