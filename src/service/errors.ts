@@ -145,7 +145,7 @@ export const damagedRecord = (what: string, value: unknown) =>
 export { messageOf } from '../util/error.ts';
 
 /** A page was asked for after an item that is not in the list. */
-export function unknownCursor(after: string): RequestValidationError {
-  const msg = 'no item of this list has this id (it may have been deleted); start again without after';
-  return new RequestValidationError([{ loc: ['query', 'after'], msg, type: 'value_error', input: after }]);
+export function unknownCursor(after: string, loc = ['query', 'after']): RequestValidationError {
+  const msg = `no item of this list has this id (it may have been deleted); start again without ${loc.at(-1)}`;
+  return new RequestValidationError([{ loc, msg, type: 'value_error', input: after }]);
 }

@@ -105,7 +105,12 @@ function checkContinued(request: ChatRequest, turns: readonly Turn[]): void {
 function truncate(tokens: number[], request: ChatRequest, contextLength: number): number[] {
   const limit = request.truncate_prompt_tokens;
   if (limit === undefined) return tokens;
-  if (limit === 0) throw invalidField(['truncate_prompt_tokens'], 'must be at least 1', 0);
+  if (limit === 0)
+    throw invalidField(
+      ['truncate_prompt_tokens'],
+      'leaves no prompt; send at least 1, or -1 for as many tokens as fit',
+      0,
+    );
   if (limit > 0) return limit < tokens.length ? tokens.slice(-limit) : tokens;
   const reply = request.max_completion_tokens ?? request.max_tokens ?? 1;
   const left = contextLength - reply;

@@ -10,7 +10,7 @@ import {
 import { dataFrame } from '../../util/event-stream.ts';
 import { type Access, accessOf, tenantOf } from '../access.ts';
 import type { ServiceContext } from '../context.ts';
-import { notFound, ServiceError, unknownCursor } from '../errors.ts';
+import { notFound, RequestValidationError, ServiceError, unknownCursor } from '../errors.ts';
 import { tokenPage } from '../jobs/trained-tokens.ts';
 import { readJson } from '../json/read-text.ts';
 import { operations } from '../openapi/operations.ts';
@@ -113,9 +113,14 @@ export function trainingJobRoutes(on: Register, service: ServiceContext): void {
     const query = validate(pageQuerySchema, context.req.query(), 'query');
     if (!wantsStream(context))
       return context.json(toPage(await store.events(job.id, { ...query, order: 'asc' }), (event) => event));
-    const after = context.req.header('last-event-id') || query.after;
+    const lastId = context.req.header('last-event-id');
+    const after = lastId || query.after;
     // Refuses an unknown cursor while the status can still say so.
-    await store.events(job.id, { after, limit: 1, order: 'asc' });
+    await store.events(job.id, { after, limit: 1, order: 'asc' }).catch((error: unknown) => {
+      throw lastId && error instanceof RequestValidationError
+        ? unknownCursor(lastId, ['header', 'Last-Event-ID'])
+        : error;
+    });
     const slot = service.admission.eventStreams.take(tenantOf(context));
     return serverSentEvents(
       context,

@@ -33,7 +33,10 @@ describe('events', () => {
     expect(await follow(job.body.id, { 'last-event-id': events[5].id })).toEqual([]);
     expect((await call('GET', `${rl}/${job.body.id}/events?after=${unknown}`)).status).toBe(422);
     const foreign = { accept: 'text/event-stream', 'last-event-id': unknown };
-    expect((await call('GET', `${rl}/${job.body.id}/events`, undefined, foreign)).status).toBe(422);
+    expect(await call('GET', `${rl}/${job.body.id}/events`, undefined, foreign)).toMatchObject({
+      status: 422,
+      body: { detail: [{ loc: ['header', 'Last-Event-ID'], input: unknown }] },
+    });
   });
 
   test.each([

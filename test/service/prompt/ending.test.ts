@@ -111,8 +111,8 @@ describe('truncation', () => {
   });
 
   test('cannot leave an empty prompt', async () => {
-    expect(await refusalOf({ messages: [user], truncate_prompt_tokens: 0 })).toContain(
-      'truncate_prompt_tokens',
+    expect(await refusalOf({ messages: [user], truncate_prompt_tokens: 0 })).toMatch(
+      /truncate_prompt_tokens: .* or -1/,
     );
     expect(
       await refusalOf({ messages: [user], truncate_prompt_tokens: -1, max_completion_tokens: 512 }),
