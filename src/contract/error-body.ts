@@ -18,7 +18,7 @@ export const validationIssueSchema = z
     ctx: z
       .record(z.string(), z.unknown())
       .optional()
-      .describe('The bound or option that the value violates.'),
+      .describe('The bound or option that the value violates. Empty if there is none.'),
   })
   .meta({ id: 'ValidationIssue' });
 

@@ -25,11 +25,12 @@ const omission = '…';
 export const omitted = { text: omission, list: [omission], object: { [omission]: omission } } as const;
 
 /** Shortens an issue for the answer: the request values that it quotes may be megabytes. */
-function shownIssue({ loc, msg, input, ...rest }: ValidationIssue): ValidationIssue {
+function shownIssue({ loc, msg, type, ctx = {}, input }: ValidationIssue): ValidationIssue {
   return {
     loc: loc.map((part) => truncate(part, 200)),
     msg: truncate(msg, 2000),
-    ...rest,
+    type,
+    ctx,
     input: shownInput(input),
   };
 }

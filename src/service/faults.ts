@@ -143,7 +143,7 @@ const errorTypes: Partial<Record<ErrorStatus, string>> = {
 const issuesOf = (error: ServiceError): ValidationIssue[] =>
   error instanceof RequestValidationError
     ? error.issues
-    : [{ loc: ['request'], msg: error.message, type: error.code, input: null }];
+    : [{ loc: ['request'], msg: error.message, type: error.code, input: null, ctx: {} }];
 
 /** The body of an error. `openAi`: include the `error` object that OpenAI clients read. */
 export function toErrorBody(

@@ -15,7 +15,9 @@ test.each([
   expect(answer.body.error.code).toBe(status === 500 ? 'internal_error' : code);
   expect(answer.headers.get('retry-after')).toBe(status === 503 ? '1' : null);
   if (message)
-    expect(answer.body.detail).toEqual([{ loc: ['request'], msg: message, type: code, input: null }]);
+    expect(answer.body.detail).toEqual([
+      { loc: ['request'], msg: message, type: code, ctx: {}, input: null },
+    ]);
   else expect(JSON.stringify(answer.body)).not.toContain('secret');
   const logged = expect.objectContaining({
     event: 'request_failed',

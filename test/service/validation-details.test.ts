@@ -139,16 +139,22 @@ describe('each issue of a request has its path, message and value', () => {
     const detailOf = async (path: string, body: unknown) => (await call('POST', path, body)).body.detail;
     const message = { content: 'hello' };
     expect(await detailOf('/v1/chat/completions', { messages: [message] })).toEqual([
-      { loc: ['body', 'messages', '0', 'role'], msg: 'Field required', type: 'missing', input: message },
+      {
+        loc: ['body', 'messages', '0', 'role'],
+        msg: 'Field required',
+        type: 'missing',
+        ctx: {},
+        input: message,
+      },
     ]);
     const request = { messages: [{ role: 'user', ...message }], tools: [{}] };
     expect(await detailOf('/v1/chat/completions', request)).toEqual([
-      { loc: ['body', 'tools', '0', 'type'], msg: 'Field required', type: 'missing', input: {} },
-      { loc: ['body', 'tools', '0', 'function'], msg: 'Field required', type: 'missing', input: {} },
+      { loc: ['body', 'tools', '0', 'type'], msg: 'Field required', type: 'missing', ctx: {}, input: {} },
+      { loc: ['body', 'tools', '0', 'function'], msg: 'Field required', type: 'missing', ctx: {}, input: {} },
     ]);
     expect(await detailOf(`/v1/preview/models/${model.id}/log`, { trajectory_groups: groups })).toEqual([
       {
-        ...{ loc: ['body', 'split'], msg: 'Field required', type: 'missing' },
+        ...{ loc: ['body', 'split'], msg: 'Field required', type: 'missing', ctx: {} },
         input: { trajectory_groups: ['…'] },
       },
     ]);

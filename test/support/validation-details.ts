@@ -5,7 +5,7 @@ const detailSchema = z.strictObject({
   msg: z.string().min(1),
   type: z.string().min(1),
   input: z.unknown(),
-  ctx: z.record(z.string(), z.unknown()).optional(),
+  ctx: z.record(z.string(), z.unknown()),
 });
 
 /** What is wrong with the `detail` of a 422 for this body; null if nothing is, or for other errors. */

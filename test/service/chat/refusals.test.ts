@@ -253,7 +253,7 @@ test('a constraint that the engine does not support is a 422 with the engine’s
   const msg = 'regex: lookahead is not supported in (?=a)';
   expect([status, body.detail]).toEqual([
     422,
-    [{ loc, msg, type: 'unsupported_constraint', input: '(?=a)' }],
+    [{ loc, msg, type: 'unsupported_constraint', ctx: {}, input: '(?=a)' }],
   ]);
   expect(body.error.param).toBe('structured_outputs.regex');
 });
