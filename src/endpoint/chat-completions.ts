@@ -5,6 +5,8 @@ import {
   type Choice,
   chatCompletionRequestSchema,
   compiledChatRequestSchema,
+  type Message,
+  type ParsedMessage,
   refusedChatFields,
 } from '../contract/index.ts';
 import { dataFrame, doneFrame } from '../util/event-stream.ts';
@@ -46,9 +48,9 @@ const remedies = {
 function readChatBody(body: unknown): ParsedChatRequest {
   const fields = asFields(body);
   if (isTextOnly(fields.modalities)) delete fields.modalities;
-  const cleaned = { ...withoutObfuscation(fields), messages: withoutClientFields(fields.messages) };
-  const parsed = parse(compiledChatRequestSchema(), checkNames(cleaned, known, remedies));
-  const { messages, model: _, seed, stream = false, stream_options, n = 1, ...answer } = parsed;
+  const cleaned = checkNames(withoutObfuscation(fields), known, remedies);
+  const parsed = parse(compiledChatRequestSchema(), cleaned);
+  const { messages: sent, model: _, seed, stream = false, stream_options, n = 1, ...answer } = parsed;
   const { tools, function_call, logprobs = false, return_token_ids = false, ...rest } = answer;
   const { tool_choice = function_call, max_tokens, max_completion_tokens, ...settings } = rest;
   if (function_call && tool_choice !== function_call)
@@ -59,6 +61,7 @@ function readChatBody(body: unknown): ParsedChatRequest {
     throw unsupported('stream_options.continuous_usage_stats', remedies.continuous_usage_stats);
   if (settings.top_logprobs !== undefined && !logprobs)
     throw invalid('top_logprobs', 'needs `logprobs: true`.');
+  const messages = withoutClientFields(sent);
   const someTools = tools?.length ? tools : undefined;
   if (!someTools && (tool_choice === 'required' || typeof tool_choice === 'object'))
     throw invalid('tool_choice', 'needs `tools`.');
@@ -90,16 +93,16 @@ function isTextOnly(modalities: unknown): boolean {
   return Array.isArray(modalities) && modalities.every((modality) => modality === 'text');
 }
 
-/** Fields that clients add to replies and send back. */
-const clientOnlyFields = new Set(['parsed', 'provider_specific_fields']);
-
-function withoutClientFields(messages: unknown): unknown {
-  if (!Array.isArray(messages)) return messages;
-  return messages.map((message: unknown) => {
-    if (!isObject(message) || message.role !== 'assistant') return message;
-    return Object.fromEntries(Object.entries(message).filter(([field]) => !clientOnlyFields.has(field)));
+/** The messages without what clients add to a reply and repeat in its text, which not every service takes. */
+const withoutClientFields = (messages: ParsedMessage[]): Message[] =>
+  messages.map((message) => {
+    if (message.role !== 'assistant') return message;
+    const { role, content } = message;
+    const cleaned = { ...message, parsed: undefined, provider_specific_fields: undefined };
+    if (!Array.isArray(content)) return cleaned;
+    const parts = content.map((part) => (part.type === 'text' ? { type: part.type, text: part.text } : part));
+    return { ...cleaned, role, content: parts };
   });
-}
 
 /** Drops the option for padded stream events if it is off. Clients send it, and there is no padding here. */
 function withoutObfuscation(fields: Record<string, unknown>): Record<string, unknown> {

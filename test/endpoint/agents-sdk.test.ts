@@ -49,16 +49,20 @@ test.each([
   expect(desk.service.requests[1]?.messages.at(-1)).toMatchObject({ content: 'order 12 is paid' });
 });
 
-test('a text before a call of a streamed reply comes back with its annotations, and is read', async () => {
-  const policy: FakePolicy = (request) => {
-    const reply = twoTurns(request);
-    return 'toolCalls' in reply ? { text: 'let me look', ...reply } : reply;
-  };
-  const { desk, rollout, output } = await run(policy, { useResponses: false, stream: true });
-  await using _ = desk;
-  expect(output).toBe('it is paid');
-  expectExact(rollout.trajectory, desk.service.requests);
-});
+test.each([false, true])(
+  'a text before a call comes back with fields that the client adds, and is read (streamed: %s)',
+  async (stream) => {
+    const policy: FakePolicy = (request) => {
+      const reply = twoTurns(request);
+      return 'toolCalls' in reply ? { text: 'let me look', ...reply } : reply;
+    };
+    const { desk, rollout, output } = await run(policy, { useResponses: false, stream });
+    await using _ = desk;
+    expect(output).toBe('it is paid');
+    expect(rollout.trajectory.histories).toHaveLength(1);
+    expectExact(rollout.trajectory, desk.service.requests);
+  },
+);
 
 test('several calls in one reply and a hand-off to another agent are recorded exactly', async () => {
   const clerk = new Agent({ name: 'clerk', instructions: 'You close.', model: 'policy', tools: [order] });

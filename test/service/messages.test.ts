@@ -47,6 +47,23 @@ describe('messages', () => {
     );
   });
 
+  test('may contain what clients add to a reply', async () => {
+    const calls = [toolCall()];
+    const added = { parsed: { a: 1 }, provider_specific_fields: { reasoning: 'hm', refusal: null } };
+    // As the JavaScript Agents SDK sends back a reply that it did not stream.
+    const copies = {
+      refusal: null,
+      role: 'assistant',
+      reasoning: 'hm',
+      reasoning_content: 'hm',
+      tool_calls: calls,
+    };
+    const content = [{ type: 'text', text: 'so', ...copies, annotations: [] }];
+    const reply = { role: 'assistant', content, reasoning: 'hm', tool_calls: calls, ...added };
+    const plain = { role: 'assistant', content: 'so', reasoning: 'hm', tool_calls: calls };
+    expect(await promptOf(reply)).toEqual(await promptOf(plain));
+  });
+
   test('with another role go to the chat template, which may refuse it', async () => {
     const { chat, engine } = await start();
     await chat({ messages: [{ role: 'narrator', content: [{ type: 'text', text: 'Night.' }] }] });

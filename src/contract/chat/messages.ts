@@ -24,7 +24,18 @@ const parts = list(
 const annotations = optional(list(z.unknown())).describe(
   'As in a response. Ignored: no template shows them.',
 );
-const assistantTextSchema = textPartSchema.extend({ annotations });
+const addedByClient = optional(z.unknown()).describe(
+  'Some clients add it to replies and send it back. Ignored.',
+);
+const copied = optional(z.unknown()).describe(
+  "Some clients repeat the fields of a reply's message in its text. Ignored: the message itself has them.",
+);
+const assistantTextSchema = textPartSchema.extend({
+  annotations,
+  ...{ role: copied, refusal: copied, reasoning: copied, reasoning_content: copied },
+  ...{ tool_calls: copied, function_call: copied, audio: copied },
+  ...{ parsed: copied, provider_specific_fields: copied },
+});
 const assistantParts = list(
   z.discriminatedUnion('type', [assistantTextSchema, refusalPartSchema], { error: unsupportedPart }),
   chatLimits.parts,
@@ -50,6 +61,8 @@ export const assistantMessageSchema = z
     ),
     audio: optional(z.unknown()).describe('Refused: the models read only text.'),
     annotations,
+    parsed: addedByClient,
+    provider_specific_fields: addedByClient,
     token_ids: optional(tokenList()).describe(
       'The ids that were sampled for this message, as its choice contained them. The prompt contains them unchanged instead of the rest of the message. Without them the text is tokenized again, which may give other ids.',
     ),

@@ -12,6 +12,12 @@ const distinct = new Map(
   places.map((place) => [`${place.way.findLast(isName)} ${JSON.stringify(place.node)}`, place]),
 ).values();
 
+/** Annotations, audio, arguments of processors, and what clients add to a reply or repeat in its text. */
+const unread = new Set([
+  ...['annotations', 'audio', 'args', 'parsed', 'provider_specific_fields'],
+  ...['role', 'refusal', 'reasoning', 'reasoning_content', 'tool_calls', 'function_call'],
+]);
+
 /** Paths that are unbounded in the schema, and why that is harmless. */
 const unboundedOnPurpose: [what: string, is: (place: Place) => boolean][] = [
   [
@@ -19,9 +25,8 @@ const unboundedOnPurpose: [what: string, is: (place: Place) => boolean][] = [
     ({ way, node }) => Object.keys(node).length === 0 && way.at(-1) === entryName,
   ],
   [
-    'annotations, audio and arguments, which nothing reads further than to their end: the body is bounded',
-    ({ way, node }) =>
-      node.type === undefined && ['annotations', 'audio', 'args'].includes(String(way.findLast(isName))),
+    'what nothing reads further than to its end: the body is bounded',
+    ({ way, node }) => node.type === undefined && unread.has(String(way.findLast(isName))),
   ],
   [
     'figures that are kept as they are and not computed with',
