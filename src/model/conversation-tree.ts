@@ -1,6 +1,7 @@
 import crypto from 'node:crypto';
 import type { Message } from '../contract/index.ts';
 import {
+  joinedReply,
   messageKey,
   type PromptMessages,
   type RecordedCall,
@@ -78,8 +79,11 @@ class ConversationTree {
   match(index: number | undefined, prompt: PromptMessages): { at: number; call: RecordedCall } | undefined {
     let node = this.#root;
     let deepest: { at: number; candidates: Candidate[] } | undefined;
-    for (const [at, message] of prompt.messages.entries()) {
-      const candidates = this.#candidates(node, message, prompt);
+    let next = 0;
+    for (const [index, first] of prompt.messages.entries()) {
+      if (index < next) continue;
+      const { at, message, candidates } = this.#read(node, first, index, prompt);
+      next = at + 1;
       if (candidates.length > 0) deepest = { at, candidates };
       node = step(node, message, candidates.length > 0);
     }
@@ -92,6 +96,21 @@ class ConversationTree {
     const chosen = this.#choose(candidates, prompt.callIds[at]);
     if (index !== undefined) chosen.continuations++;
     return { at, call: chosen.call };
+  }
+
+  /**
+   * The message at `index`, and the recorded replies at this node that match it. Some agent libraries send the parts of a
+   * reply as messages of their own: where these match together, they are one message, and `at` is its last part.
+   */
+  #read(node: TreeNode, first: Message, index: number, prompt: PromptMessages) {
+    const { messages } = prompt;
+    let found = { at: index, message: first, candidates: this.#candidates(node, first, prompt) };
+    let joined = joinedReply(first, messages[index + 1]);
+    for (let at = index + 1; joined; joined = joinedReply(joined, messages[++at])) {
+      const candidates = this.#candidates(node, joined, prompt);
+      if (candidates.length > 0) found = { at, message: joined, candidates };
+    }
+    return found;
   }
 
   /** The recorded replies at this node that match the message. */

@@ -5,6 +5,7 @@ export {
   type AskedForm,
   askedFormOf,
   assistantMessage,
+  joinedReply,
   messageKey,
   type PromptMessages,
   type RecordedCall,

@@ -103,6 +103,25 @@ export function assistantMessage(
   };
 }
 
+/**
+ * One assistant message for two that follow each other and can be parts of one reply: reasoning, text and tool calls, in
+ * this order. Undefined if they cannot be.
+ */
+export function joinedReply(first: Message, second: Message | undefined): AssistantMessage | undefined {
+  if (first.role !== 'assistant' || second?.role !== 'assistant') return undefined;
+  const parts = [partsOf(first), partsOf(second)] as const;
+  const [end, start] = [parts[0].findLastIndex(isPresent), parts[1].findIndex(isPresent)];
+  const inOrder = end >= 0 && (end < start || (end === callsPart && start === callsPart));
+  if (!inOrder) return undefined;
+  const [[thought, said, calls], [thoughtNext, saidNext, callsNext]] = parts;
+  return assistantMessage(said + saidNext, thought + thoughtNext, [...calls, ...callsNext]);
+}
+
+const partsOf = (message: MessageFields) =>
+  [reasoningOf(message), textOf(message.content), message.tool_calls ?? []] as const;
+const callsPart = 2;
+const isPresent = ({ length }: { readonly length: number }): boolean => length > 0;
+
 /** Fields shared by replies and assistant messages. */
 interface MessageFields {
   content?: Message['content'];

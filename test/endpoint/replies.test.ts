@@ -2,13 +2,18 @@ import Anthropic from '@anthropic-ai/sdk';
 import { closeEndpoints, ModelHandle } from 'martingale';
 import OpenAI from 'openai';
 import { expect, test } from 'vitest';
-import type { ChatCompletionRequest, Choice } from '../../src/contract/index.ts';
+import type { ChatCompletionRequest, Choice, ToolCall } from '../../src/contract/index.ts';
 import { completionsOf, name, openDesk, openRollout } from './support.ts';
 
 const user = (content: string) => ({ role: 'user' as const, content });
 const assistant = (content: string) => ({ role: 'assistant' as const, content });
 
-type Say = (call: number) => { content: string; reasoning?: string };
+const toolCall = (id: string, input: string): ToolCall => ({
+  ...{ id, type: 'function' },
+  function: { name: 'f', arguments: input },
+});
+
+type Say = (call: number) => { content: string; reasoning?: string; tool_calls?: ToolCall[] };
 const thinking: Say = (call) => ({ content: `answer ${call}`, reasoning: `thought ${call}` });
 
 /** A source whose every reply has ids of its own, and that remembers what it was sent. */
@@ -89,6 +94,52 @@ test('a chat client without reasoning continues from a reply that has it', async
     ],
   });
   expect(requests[2]?.messages[1]).not.toHaveProperty('token_ids');
+});
+
+test.each([
+  ['reasoning, text and calls', ['reasoning', 'content', 'tool_calls']],
+  ['reasoning and the rest', ['reasoning', 'rest']],
+  ['text and calls, without reasoning', ['content', 'tool_calls']],
+  ['each call', ['reasoning', 'content', 'a', 'b']],
+])('a reply that comes back in several messages is gone on from: %s', async (_, pieces) => {
+  await using opened = await openReasoning((call) => ({
+    ...thinking(call),
+    tool_calls: ['a', 'b'].map((letter) => toolCall(`${letter}${call}`, '{ }')),
+  }));
+  const { client, requests, trajectory } = opened;
+  const messages: OpenAI.ChatCompletionMessageParam[] = [user('a')];
+  for (const call of [1, 2, 3]) {
+    await client.chat.completions.create({ model: 'any', messages });
+    const calls = ['a', 'b'].map((letter) => toolCall(`${letter}${call}`, '{}'));
+    const sent: Record<string, object> = {
+      // As the adapter of the Agents SDK for AI SDK models sends them.
+      reasoning: { content: '', reasoning_content: `thought ${call}` },
+      content: { content: `answer ${call}` },
+      tool_calls: { content: null, tool_calls: calls },
+      rest: { content: `answer ${call}`, tool_calls: calls },
+      ...{ a: { tool_calls: calls.slice(0, 1) }, b: { tool_calls: calls.slice(1) } },
+    };
+    for (const piece of pieces) messages.push({ role: 'assistant', ...sent[piece] });
+    for (const { id } of calls) messages.push({ role: 'tool', tool_call_id: id, content: 'done' });
+  }
+  expect(trajectory.histories).toHaveLength(1);
+  expect(requests[2]?.messages.map(({ role }) => role).join()).toBe(
+    'user,assistant,tool,tool,assistant,tool,tool',
+  );
+});
+
+test('messages that are no parts of one reply stay as they are', async () => {
+  await using opened = await openReasoning();
+  const { client, requests, trajectory } = opened;
+  const messages = [user('a')] as OpenAI.ChatCompletionMessageParam[];
+  for (const call of [1, 2]) {
+    await client.chat.completions.create({ model: 'any', messages });
+    // The next reply continues from this one, without a message between them.
+    messages.push(assistant(`answer ${call}`));
+  }
+  await client.chat.completions.create({ model: 'any', messages: [...messages, user('b')] });
+  expect(requests[2]?.messages).toHaveLength(4);
+  expect(trajectory.histories).toHaveLength(1);
 });
 
 test.each([
