@@ -4,6 +4,7 @@ import type { ReplyStyles } from '../call-forms.ts';
 import { findText, JsonFields, unsupported } from '../tokenizer/json-fields.ts';
 import { filesOf, type ModelFiles } from '../tokenizer/model-files.ts';
 import type { CallStyle, ChatFormat, ReasoningTags, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { foundChannels } from './channel-format.ts';
 import { type GivenTemplate, sourceOf } from './chat-templates.ts';
 import { CodedTemplate } from './coded-template.ts';
 import { foundCalls } from './found-calls.ts';
@@ -41,6 +42,20 @@ export function readChatFormat(
     return { coded, shown, ...probes(coded, variables) };
   });
   const endToken = endTokenOf({ question, answered }, { ends, folder: files.path });
+  const common = {
+    template,
+    templateFrom: given?.name ?? 'checkpoint',
+    toolTemplate,
+    variables,
+    beginToken: beginTokenOf(files, tokenizer),
+    endToken,
+    otherEndTokens: ends.filter((token) => token !== endToken),
+  };
+  const channels = foundChannels(difference(answered, question) ?? [], tokenizer);
+  if (channels) {
+    refuseStyles({ toolCalls, reasoning }, from);
+    return { ...common, calls: null, reasoning: null, channels };
+  }
   const prompt = asked
     .map((part) => (part.type === 'text' ? part.text : tokenizer.text(part.token)))
     .join('');
@@ -56,17 +71,20 @@ export function readChatFormat(
   );
   const thought = foundReasoning(template, prompt, reasoning);
   return {
-    template,
-    templateFrom: given?.name ?? 'checkpoint',
-    toolTemplate,
-    variables,
-    beginToken: beginTokenOf(files, tokenizer),
-    endToken,
-    otherEndTokens: ends.filter((token) => token !== endToken),
+    ...common,
     calls: calls && { ...calls, tokens: tokensOf(calls.tags, tokenizer) },
     ...(unread === undefined ? {} : { unreadCall: unread }),
     reasoning: thought && { ...thought, tokens: tagTokens(thought, tokenizer) },
   };
+}
+
+/** Channels leave no choice of how calls and reasoning are written. */
+function refuseStyles(styles: ReplyStyles, from: string): void {
+  for (const [name, style] of Object.entries(styles))
+    if (style !== undefined)
+      throw unsupported(
+        `The style of ${name === 'toolCalls' ? 'tool calls' : name} is ${style}, but ${from} writes replies in channels, as gpt-oss does, where calls and reasoning have one form. Leave it out.`,
+      );
 }
 
 function tagTokens(

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { FinishReason, ResponseMessage, ToolCall } from '../../contract/index.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { type ChannelFormat, ChannelReader, marksOf } from './channel-reader.ts';
 import type { TurnToolCall } from './conversation.ts';
 import { isJson, type ReplyFormat, type ReplyPiece, ReplyReader } from './reply-reader.ts';
 import { StopFilter, type Stops } from './stop-strings.ts';
@@ -22,7 +23,7 @@ interface ReplyEnd {
 export interface ReplyOptions {
   endToken: number;
   /** How its reasoning and its calls are written; null if it has none. */
-  format: ReplyFormat | null;
+  format: ReplyFormat | ChannelFormat | null;
   stops: Stops;
   /** What the output includes besides the text. */
   show: { special: boolean; spaces: boolean; stop: boolean; reasoning: boolean };
@@ -38,7 +39,9 @@ export class ReplyParser {
   readonly #reader: TokenReader;
   readonly #filter: StopFilter | null;
   readonly #ends: ReadonlySet<number>;
-  readonly #replyReader: ReplyReader | null;
+  readonly #replyReader: ReplyReader | ChannelReader | null;
+  /** The token that ends a reply after a call, if there is one. */
+  readonly #callEnd: number | null;
   /** The latest token if it ends the reply. It is read as text once another token follows. */
   #last: number | null = null;
   #reasoning = '';
@@ -47,11 +50,15 @@ export class ReplyParser {
 
   constructor(tokenizer: Tokenizer, options: ReplyOptions) {
     const { format, show, stops } = options;
+    const channels = format && 'channels' in format ? format.channels : null;
     this.#options = options;
-    this.#reader = new TokenReader(tokenizer, { showSpecial: show.special, spaces: show.spaces });
+    const marks = channels ? marksOf(channels) : new Set<number>();
+    this.#reader = new TokenReader(tokenizer, { showSpecial: show.special, spaces: show.spaces, marks });
     this.#filter = stops.strings.length > 0 ? new StopFilter(stops.strings) : null;
     this.#ends = new Set([options.endToken, ...stops.tokens]);
-    this.#replyReader = format && new ReplyReader(format);
+    this.#replyReader =
+      format && ('channels' in format ? new ChannelReader(format, tokenizer) : new ReplyReader(format));
+    this.#callEnd = channels?.call ?? null;
     this.#content = options.echo;
   }
 
@@ -80,7 +87,7 @@ export class ReplyParser {
     rest.push(...this.#reader.finish());
     const stopText = typeof stop === 'string' ? stop : null;
     this.#add(this.#filter?.end(rest, stopText, { include: show.stop }) ?? rest, delta);
-    const isCut = finishReason === 'length' || stop !== null;
+    const isCut = finishReason === 'length' || this.#isStopped(stop);
     if (this.#replyReader) this.#addRead(this.#replyReader.end({ isCut }), delta);
     return delta;
   }
@@ -107,7 +114,12 @@ export class ReplyParser {
   finishReason({ finishReason, stop }: ReplyEnd): FinishReason {
     if (finishReason === 'length') return 'length';
     const last = this.#calls.at(-1);
-    return last && (stop === null || isJson(last.arguments)) ? 'tool_calls' : 'stop';
+    return last && (!this.#isStopped(stop) || isJson(last.arguments)) ? 'tool_calls' : 'stop';
+  }
+
+  /** Whether it was stopped before its own end. */
+  #isStopped(stop: ReplyEnd['stop']): boolean {
+    return stop !== null && stop !== this.#callEnd;
   }
 
   #read(token: number, delta: ReplyDelta): void {
@@ -116,10 +128,15 @@ export class ReplyParser {
   }
 
   #add(pieces: readonly Piece[], delta: ReplyDelta): void {
-    for (const { type, text } of pieces) {
-      if (type === 'text' && this.#replyReader) this.#addRead(this.#replyReader.push(text), delta);
+    for (const piece of pieces) {
+      if (piece.type === 'mark') {
+        if (this.#replyReader instanceof ChannelReader)
+          this.#addRead(this.#replyReader.mark(piece.token), delta);
+      } else if (piece.type === 'text' && this.#replyReader)
+        this.#addRead(this.#replyReader.push(piece.text), delta);
       // A special token shown as text would break the JSON of the arguments.
-      else if (type === 'text' || this.#calls.length === 0) this.#writeText(text, 'content', delta);
+      else if (piece.type === 'text' || this.#calls.length === 0)
+        this.#writeText(piece.text, 'content', delta);
     }
   }
 

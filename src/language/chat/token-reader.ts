@@ -7,12 +7,16 @@ import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 export type Piece =
   | { type: 'text'; text: string }
   /** A special token shown as text, or the space next to one. Not searched for stop strings. */
-  | { type: 'special'; text: string };
+  | { type: 'special'; text: string }
+  /** A special token that is no text, because it divides the reply. */
+  | { type: 'mark'; token: number };
 
 interface ReadingOptions {
   showSpecial: boolean;
   /** With `showSpecial`: a space between a special token and its neighbours. */
   spaces: boolean;
+  /** The tokens that become marks. */
+  marks: ReadonlySet<number>;
 }
 
 /** Reads tokens as text, cut at special tokens, and never inside a UTF-8 character. */
@@ -33,6 +37,7 @@ export class TokenReader {
   }
 
   read(token: number): Piece[] {
+    if (this.#options.marks.has(token)) return [...this.finish(), { type: 'mark', token }];
     if (!this.#special.has(token)) return this.#text(this.#decode(token));
     const pieces = this.finish();
     const space = this.#options.spaces && this.#before !== 'nothing' ? ' ' : '';

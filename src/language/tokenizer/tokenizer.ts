@@ -61,6 +61,23 @@ export interface ChatFormat {
   unreadCall?: string;
   /** Tags around reasoning that the model may write or leave out; null if there are none. */
   reasoning: ReasoningTags | null;
+  /** Absent: a reply is one message. If present, `calls` and `reasoning` are null, because channels tell both apart. */
+  channels?: Channels;
+}
+
+/**
+ * The tokens of replies that are several messages, each in a channel, as gpt-oss writes them (OpenAI's harmony format):
+ * `start`, a role, `channel`, the channel's name, `message`, text, and `end`, or `call` after a call, or the end token.
+ */
+export interface Channels {
+  start: number;
+  channel: number;
+  message: number;
+  /** Before the type of a call's arguments, in a header; null if the tokenizer does not have it. */
+  constrain: number | null;
+  end: number;
+  /** Ends a call, and the reply with it. */
+  call: number;
 }
 
 /** Tags around the reasoning that a reply may begin with, such as `<think>` and `</think>`. */

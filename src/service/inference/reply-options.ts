@@ -1,8 +1,10 @@
 import {
   argumentTypes,
+  type ChannelFormat,
   type Constraint,
   endsInReasoning,
   hasContentGrammar,
+  openingOf,
   type ReplyFormat,
   type ReplyOptions,
 } from '../../language/index.ts';
@@ -42,8 +44,10 @@ export function toReplyOptions(request: ChatRequest, context: ReplyContext): Rep
 function replyFormatOf(
   { tools: functions, tool_choice: choice, function_call: older }: ChatRequest,
   { tools: { tokenizer, format }, prompt, constraint }: ReplyContext,
-): ReplyFormat | null {
+): ReplyFormat | ChannelFormat | null {
   const mayCall = (functions?.length ?? 0) > 0 && (choice ?? older) !== 'none';
+  const { channels } = format;
+  if (channels) return { channels, mayCall, opening: openingOf(prompt.tokens, channels) };
   const calls = mayCall ? format.calls : null;
   const reasoning = format.reasoning && {
     ...format.reasoning,
