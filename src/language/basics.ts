@@ -14,4 +14,4 @@ export {
 export { LanguageError, type Location } from './error.ts';
 export { unenforcedOf } from './grammar/json/keywords.ts';
 export { References } from './grammar/json/references.ts';
-export { type ChatFormat, type Tokenizer, tokenIdsHash } from './tokenizer/tokenizer.ts';
+export { type ChatFormat, replyTokens, type Tokenizer, tokenIdsHash } from './tokenizer/tokenizer.ts';

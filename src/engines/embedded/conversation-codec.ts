@@ -4,6 +4,7 @@ import {
   type Language,
   openLanguage,
   type Reply,
+  replyTokens,
   type SharedLanguage,
   type Tokenizer,
 } from '../../language/index.ts';
@@ -21,7 +22,7 @@ import { ReplySampling } from './sampling/reply-sampling.ts';
 export class ConversationCodec {
   readonly tokenizer: Tokenizer;
   readonly format: ChatFormat;
-  /** The tokens a reply without a constraint may contain: all text tokens and the end tokens. Ascending. */
+  /** The tokens a reply without a constraint may contain: all text tokens and `replyTokens`. Ascending. */
   readonly unconstrained: Int32Array;
   readonly #processors: LogitsProcessorFactories;
   /** The bytes of each token, as text with one character for each byte. */
@@ -34,7 +35,7 @@ export class ConversationCodec {
     this.format = format;
     this.#processors = processors;
     const special = new Set(tokenizer.special.values());
-    for (const end of [format.endToken, ...format.otherEndTokens]) special.delete(end);
+    for (const token of replyTokens(format)) special.delete(token);
     const ids = Array.from({ length: tokenizer.vocabularySize }, (_, id) => id);
     this.unconstrained = Int32Array.from(ids.filter((id) => !special.has(id)));
     this.#bytes = ids.map((id) => Buffer.from(tokenizer.bytes(id)).toString('latin1'));

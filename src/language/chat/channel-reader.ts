@@ -129,8 +129,8 @@ export class ChannelReader {
 }
 
 /** The tokens that a reader of channels reads. */
-export const marksOf = ({ start, channel, message, constrain, end, call }: Channels): ReadonlySet<number> =>
-  new Set([start, channel, message, ...(constrain === null ? [] : [constrain]), end, call]);
+export const marksOf = (channels: Channels): ReadonlySet<number> =>
+  new Set(Object.values(channels).filter((token) => token !== null));
 
 /** Whether a header may begin so after the role: with nothing, or with ` to=` and a name. */
 const mayBeRecipient = /^\s*(?:t|to|to=\S*\s*)?$/;

@@ -13,8 +13,12 @@ export type CodedPart = { type: 'special'; token: number } | { type: 'text'; tex
 /** A rendered conversation with slots for the caller's texts and for sampled ids. */
 export type PromptPart = CodedPart | { type: 'slot'; index: number };
 
-/** Content of a slot: text, or token ids that enter the prompt unchanged. */
-export type Slot = { type: 'text'; text: string } | { type: 'tokens'; tokens: readonly number[] };
+/**
+ * Content of a slot: text, or token ids that enter the prompt unchanged. `hasEnd`: the template writes no end after them.
+ */
+export type Slot =
+  | { type: 'text'; text: string }
+  | { type: 'tokens'; tokens: readonly number[]; hasEnd?: boolean };
 
 /**
  * A template that may inspect and change the texts of a conversation (trim them, split them at `</think>`, look how they

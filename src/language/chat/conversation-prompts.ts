@@ -18,7 +18,7 @@ import {
   resultHeader,
 } from './template-replies.ts';
 
-interface PromptOptions {
+export interface PromptOptions {
   addGenerationPrompt: boolean;
   continueFinalMessage: boolean;
   /** Variables of the template besides the messages and tools. */

@@ -4,6 +4,7 @@ import type { Caller } from '../../util/fair-queue.ts';
 import { LanguageError } from '../error.ts';
 import { toolsJson } from '../grammar/limits.ts';
 import type { ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
+import { ChannelPrompts } from './channel-prompts.ts';
 import type { PromptPart, Slot } from './coded-template.ts';
 import type { Conversation, Turn } from './conversation.ts';
 import { type ConversationPrompt, ConversationPrompts } from './conversation-prompts.ts';
@@ -52,7 +53,7 @@ export class ConversationRenderer {
   readonly tokenizer: Tokenizer;
   readonly #format: ChatFormat;
   readonly #longTexts: LongTexts | null;
-  readonly #conversations: ConversationPrompts;
+  readonly #conversations: ConversationPrompts | ChannelPrompts;
   /** A template with today's date writes another prompt tomorrow. */
   readonly #writesDate: boolean;
   #longestTokenBytes: number | undefined;
@@ -74,7 +75,9 @@ export class ConversationRenderer {
     this.tokenizer = tokenizer;
     this.#format = format;
     this.#longTexts = shared === undefined ? null : new LongTexts(shared);
-    this.#conversations = new ConversationPrompts(tokenizer, format);
+    this.#conversations = format.channels
+      ? new ChannelPrompts(tokenizer, format, format.channels)
+      : new ConversationPrompts(tokenizer, format);
     this.#writesDate = `${format.template}${format.toolTemplate}`.includes('strftime_now');
   }
 
@@ -179,7 +182,7 @@ export class ConversationRenderer {
       await flush();
       splices.push({ start: tokens.length, length: slot.tokens.length });
       // The template writes the end token itself.
-      const endsItself = slot.tokens.at(-1) === this.#format.endToken;
+      const endsItself = !slot.hasEnd && slot.tokens.at(-1) === this.#format.endToken;
       const length = endsItself ? slot.tokens.length - 1 : slot.tokens.length;
       for (let index = 0; index < length; index++) tokens.push(slot.tokens[index] ?? 0);
     }

@@ -99,6 +99,17 @@ export interface CallStyle extends CallForm {
   tokens: Readonly<Record<string, number>>;
 }
 
+/** The special tokens that a reply may have: those that end it, and those of channels. */
+export const replyTokens = ({
+  endToken,
+  otherEndTokens,
+  channels,
+}: Pick<ChatFormat, 'endToken' | 'otherEndTokens' | 'channels'>): number[] => [
+  endToken,
+  ...otherEndTokens,
+  ...Object.values(channels ?? {}).filter((token) => token !== null),
+];
+
 /** A hash that identifies a prompt or reply by its token ids. Training compares it with what was sampled. */
 export function tokenIdsHash(tokens: readonly number[]): string {
   return `sha256-${crypto.hash('sha256', Int32Array.from(tokens), 'hex').slice(0, 32)}`;

@@ -1,6 +1,6 @@
 import { chatLimits } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
-import type { ChatFormat, Tokenizer } from '../../language/basics.ts';
+import { type ChatFormat, replyTokens, type Tokenizer } from '../../language/basics.ts';
 import { showValue } from '../../util/show-value.ts';
 import { invalidField } from '../errors.ts';
 import type { ChatRequest } from './chat-request.ts';
@@ -108,7 +108,7 @@ function checkAllowedTokens(
       allowed,
     );
   refuseForeignTokens(allowed, tokenizer.vocabularySize, ['allowed_token_ids']);
-  const reachable = new Set([format.endToken, ...format.otherEndTokens]);
+  const reachable = new Set(replyTokens(format));
   const special = new Set(tokenizer.special.values());
   for (const [index, token] of allowed.entries())
     if (special.has(token) && !reachable.has(token))
