@@ -1,5 +1,14 @@
 import { z } from 'zod';
-import { answeredTokens, boundedNumber, list, numberList, record, text, withShortcut } from '../bounded.ts';
+import {
+  answeredTokens,
+  boundedNumber,
+  list,
+  numberList,
+  record,
+  text,
+  withDefault,
+  withShortcut,
+} from '../bounded.ts';
 import { chatLimits, requestLimits, trainingLimits } from '../limits.ts';
 import { engineArgumentSchema, logitsProcessorSchema } from './sampling-fields.ts';
 import { toolCallSchema } from './tools.ts';
@@ -74,7 +83,7 @@ const promptIds = () =>
 const carriedSchema = z.object({ sampling: samplingSchema, prompt_token_ids: promptIds() });
 
 const logprobEntrySchema = topLogprobSchema.extend({
-  top_logprobs: list(topLogprobSchema, trainingLimits.topLogprobs).default([]),
+  top_logprobs: withDefault(list(topLogprobSchema, trainingLimits.topLogprobs), []),
   token_id: z
     .number()
     .int()

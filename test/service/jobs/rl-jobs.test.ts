@@ -254,13 +254,18 @@ describe('RL jobs', () => {
 
 describe('a choice in a client’s own format', () => {
   // As the vendor's client serializes its objects, with and without `exclude_none`.
+  const bare = { token: 'a', logprob: -1, bytes: null, top_logprobs: null };
   test.each([
-    ['with null for absent fields', { content: 'yes', tool_calls: null, refusal: null, function_call: null }],
-    ['without absent fields', {}],
-  ])('%s is accepted', async (_, message) => {
+    [
+      'with null for absent fields',
+      { content: 'yes', tool_calls: null, refusal: null, function_call: null },
+      { content: sampled.map(() => bare), refusal: null },
+    ],
+    ['without absent fields', {}, {}],
+  ])('%s is accepted', async (_, message, logprobs) => {
     const { call, createModel } = await start();
     const model = await createModel();
-    const dumped = choice(sampled, { message: { role: 'assistant', ...message }, logprobs: {} });
+    const dumped = choice(sampled, { message: { role: 'assistant', ...message }, logprobs });
     const messages_and_choices = [{ role: 'user', content: 'hi' }, dumped];
     const trajectories = [
       { messages_and_choices, reward: 1 },
