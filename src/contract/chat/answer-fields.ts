@@ -50,7 +50,7 @@ const outputFields = {
     }),
   ).describe('Refused without stream: true if any of them is true.'),
   logprobs: optional(z.boolean()).describe(
-    'Default false for base models. True: choices contain the log-probability of each of their tokens, as defined in Logprobs. Trained models return them, without bytes, unless this field or return_token_ids is false.',
+    'Default false for base models. True: choices contain the log-probability of each of their tokens, as defined in Logprobs. Trained models return them unless this field or return_token_ids is false.',
   ),
   top_logprobs: optional(integer.min(0).max(chatLimits.topLogprobs)).describe(
     `Number of most likely alternatives that logprobs report for each token. Default 0, at most ${chatLimits.topLogprobs}.`,

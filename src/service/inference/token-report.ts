@@ -8,8 +8,6 @@ export interface TokenReport {
   /** Whether log-probabilities and texts are reported as lists beside `token_ids`, in place of `logprobs`. */
   lists: boolean;
   logprobs: boolean;
-  /** Whether entries of `logprobs` include the bytes of their token. */
-  bytes: boolean;
   /**
    * Where token ids are reported. `choice`: in `token_ids`. `entries`: in the entries of `logprobs`, with
    * everything else that training needs: clients that assemble a stream keep these entries but drop
@@ -33,7 +31,6 @@ export function tokenReportOf(
   return {
     lists,
     logprobs,
-    bytes: request.logprobs === true,
     ids: carries && request.stream && logprobs ? 'entries' : ids ? 'choice' : null,
   };
 }
@@ -71,7 +68,6 @@ function reportLogprobs(
   const withIds = report.ids === 'entries';
   const logprobs = tools.texts.logprobs(tokens, {
     asIds: request.return_tokens_as_token_ids,
-    bytes: report.bytes,
     withIds,
   });
   const first = logprobs.content?.[0];
@@ -120,7 +116,6 @@ interface TokenText {
 
 interface LogprobsForm {
   asIds?: boolean | undefined;
-  bytes: boolean;
   withIds: boolean;
 }
 
@@ -135,16 +130,15 @@ export class TokenTexts {
 
   /**
    * - `asIds`: writes tokens as `token_id:<id>`, which distinguishes tokens with equal text.
-   * - `bytes`: entries include the bytes of their token.
    * - `withIds`: entries include the id of their token.
    */
   logprobs(
     { tokens, logprobs, topLogprobs }: GenerationDelta,
-    { asIds = false, bytes: withBytes, withIds }: LogprobsForm,
+    { asIds = false, withIds }: LogprobsForm,
   ): Logprobs {
-    const show = (token: number): { token: string; bytes: number[] | null } => {
+    const show = (token: number): TokenText => {
       const { token: text, bytes } = this.#text(token);
-      return { token: asIds ? `token_id:${token}` : text, bytes: withBytes ? bytes : null };
+      return { token: asIds ? `token_id:${token}` : text, bytes };
     };
     return {
       content: tokens.map((token, index) => {

@@ -60,7 +60,7 @@ describe('a choice of a trained model', () => {
     expect(choice.logprobs.content[0]).toEqual({
       token: 'h',
       logprob: -0.125,
-      bytes: null,
+      bytes: [104],
       top_logprobs: [],
     });
     expect(choice.logprobs.content).toHaveLength(6);
