@@ -160,6 +160,10 @@ test('the fields of a request reach the service', async () => {
     tools: [{ type: 'function', function: { name: 'order', parameters: tool.input_schema, strict: true } }],
     response_format: { type: 'json_schema', json_schema: { schema } },
   });
+  // As litellm sends the format.
+  const older: object = { output_format: { type: 'json_schema', schema } };
+  await client.messages.create({ ...asked, ...older });
+  expect(desk.service.requests[1]?.response_format).toMatchObject({ json_schema: { schema } });
   const choices: [Anthropic.ToolChoice, unknown][] = [
     [{ type: 'auto' }, undefined],
     [{ type: 'none' }, 'none'],

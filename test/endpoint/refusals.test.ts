@@ -108,6 +108,7 @@ test.each<[string, object]>([
 
 const image = { type: 'image', source: { type: 'url', url: 'x' } };
 const said = (role: string, ...content: object[]) => ({ messages: [{ role, content }] });
+const jsonFormat = { type: 'json_schema', schema: {} };
 const order = { name: 'order', input_schema: { type: 'object' } };
 
 test.each<[string, object]>([
@@ -135,6 +136,7 @@ test.each<[string, object]>([
   ['thinking.budget_tokens', { thinking: { type: 'enabled' } }],
   ['output_config.effort', { output_config: { effort: 'max' } }],
   ['output_config.effort', { output_config: { effort: 'low' }, thinking: { type: 'disabled' } }],
+  ['output_format', { output_format: jsonFormat, output_config: { format: jsonFormat } }],
   ['context_management.edits.0', { context_management: { edits: [{ type: 'clear_tool_uses_20250919' }] } }],
   ['container', { container: 'c' }],
   ['thread', { thread: { type: 'create' } }],

@@ -18,6 +18,10 @@ export interface ParsedMessageRequest {
 const content = z.union([z.string(), z.array(z.unknown())]);
 const display = optional(z.enum(['summarized', 'omitted', 'updates']));
 
+const format = optional(
+  z.strictObject({ type: z.literal('json_schema'), schema: z.record(z.string(), z.unknown()) }),
+);
+
 const messageBody = z.object({
   model: optional(z.string()),
   messages: z.array(z.object({ role: z.enum(['user', 'assistant', 'system']), content })).min(1),
@@ -47,14 +51,8 @@ const messageBody = z.object({
       z.strictObject({ type: z.literal('disabled') }),
     ]),
   ),
-  output_config: optional(
-    z.strictObject({
-      effort: optional(z.enum(['low', 'medium', 'high'])),
-      format: optional(
-        z.strictObject({ type: z.literal('json_schema'), schema: z.record(z.string(), z.unknown()) }),
-      ),
-    }),
-  ),
+  output_config: optional(z.strictObject({ effort: optional(z.enum(['low', 'medium', 'high'])), format })),
+  output_format: format,
   metadata: optional(z.object({ user_id: optional(z.string()) })),
   context_management: optional(z.strictObject({ edits: optional(z.array(z.looseObject({}))) })),
   // These change the price and the speed at the provider, and not the reply.
@@ -72,7 +70,6 @@ const remedies = {
   mcp_servers: 'Connect to the servers in the agent, and pass their tools.',
   compaction: 'Send fewer messages.',
   fallbacks: 'One model answers all calls. Remove it.',
-  output_format: 'Send it as `output_config.format`.',
   n: 'Each call samples one reply. Make several calls.',
 };
 
@@ -93,7 +90,9 @@ export function readMessageBody(body: unknown): ParsedMessageRequest {
   const tools = shown.length > 0 ? shown : undefined;
   if (!tools && (choice?.type === 'any' || choice?.type === 'tool'))
     throw invalid('tool_choice', 'needs `tools`.');
-  const schema = output_config?.format?.schema;
+  if (read.output_format && output_config?.format)
+    throw invalid('output_format', 'is the older name of `output_config.format`. Send only one of them.');
+  const { schema } = output_config?.format ?? read.output_format ?? {};
   const messages = readConversation(read.system, read.messages);
   return {
     stream,
