@@ -14,4 +14,10 @@ export {
 export { LanguageError, type Location } from './error.ts';
 export { unenforcedOf } from './grammar/json/keywords.ts';
 export { References } from './grammar/json/references.ts';
-export { type ChatFormat, replyTokens, type Tokenizer, tokenIdsHash } from './tokenizer/tokenizer.ts';
+export {
+  type Channels,
+  type ChatFormat,
+  replyTokens,
+  type Tokenizer,
+  tokenIdsHash,
+} from './tokenizer/tokenizer.ts';

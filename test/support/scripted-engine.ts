@@ -222,10 +222,12 @@ export class ScriptedEngine implements Engine {
     replies: readonly Reply[],
     _options?: { signal?: AbortSignal },
   ): Promise<number[][]> {
-    return replies.map(({ parts }) => {
+    return replies.map(({ parts, end = this.chatFormat().endToken }) => {
       if (parts.some((part) => typeof part === 'string' && part.includes('impossible')))
         throw new EngineError('not_in_grammar', 'the reply does not follow its constraint');
-      return [...tokensOf(...parts), special.end];
+      const encode = (part: string | number) =>
+        typeof part === 'number' ? [part] : this.tokenizer().encode(part);
+      return [...parts.flatMap(encode), end];
     });
   }
 

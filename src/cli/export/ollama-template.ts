@@ -14,7 +14,7 @@ const marks = [
  * finds its own.
  */
 export function ollamaTemplate({ tokenizer, format }: Language): string | null {
-  if (format.calls || format.unreadCall !== undefined) return null;
+  if (format.calls || format.unreadCall !== undefined || format.channels) return null;
   const { template: source, variables, endToken, beginToken } = format;
   const template = new CodedTemplate(source, tokenizer.added, Object.values(variables));
   const write = (messages: object[]) => {

@@ -199,12 +199,12 @@ class TinkerEngine implements Engine {
 
   async encodeReplies(_baseModel: string, replies: readonly Reply[]): Promise<number[][]> {
     const { tokenizer, format } = this.#parts.language;
-    return replies.map(({ parts, constraint }) => {
+    return replies.map(({ parts, constraint, end = format.endToken }) => {
       if (constraint) throw constraintRefused();
       const tokens = parts.flatMap((part) =>
         typeof part === 'number' ? [part] : tokenizer.encodeExactly(part),
       );
-      return [...tokens, format.endToken];
+      return [...tokens, end];
     });
   }
 

@@ -7,7 +7,7 @@ import type {
 } from '../../contract/index.ts';
 import { canonicalJson, sha256 } from '../../util/json.ts';
 import { tagOf } from '../call-forms.ts';
-import { invalidField, unsupportedField } from '../error.ts';
+import { invalidField, type Location, unsupportedField } from '../error.ts';
 import type {
   Constraint,
   Grammar,
@@ -17,7 +17,7 @@ import type {
 } from '../grammar/constraint.ts';
 import { mentions } from '../jinja/template.ts';
 import type { ChatFormat, ReasoningTags } from '../tokenizer/tokenizer.ts';
-import { type ConstraintContext, contentGrammar } from './content-grammar.ts';
+import { type ConstraintContext, contentGrammar, contentLocation } from './content-grammar.ts';
 
 /** The fields of a request (or of a line of training data) that constrain the reply. */
 export interface ConstraintFields {
@@ -44,6 +44,14 @@ export function toConstraint(
   const content = contentGrammar(fields, { engine, parseJson });
   const mustCall = requiresCall(choice);
   const called = callable(tools, choice);
+  if (format.channels) {
+    refuseConstrained(fields, {
+      isContent: content !== null,
+      mustCall,
+      isSubset: called.length < tools.length && choice !== 'none',
+    });
+    return null;
+  }
   const isFree = !content && !mustCall && (called.length === 0 || !format.calls);
   const reasoning = toReasoning(fields, { format, contextLength, isFree });
   const freeText = content === null && tools.length === 0 && !mustCall && !reasoning;
@@ -121,6 +129,39 @@ const limitedReasoning = (
   { open, close, afterOpen, afterClose, opened }: ReasoningTags,
   limit: number,
 ): LimitedReasoning => ({ before: opened ? '' : open + afterOpen, close, after: afterClose, limit });
+
+/** Replies in channels are sampled freely: no grammar knows their headers. What their template alone can do is told to it. */
+function refuseConstrained(
+  fields: ConstraintFields,
+  { isContent, mustCall, isSubset }: { isContent: boolean; mustCall: boolean; isSubset: boolean },
+): void {
+  const { tool_choice: choice, tools = [], reasoning_effort: effort } = fields;
+  const refuse = (location: Location, value: unknown, remedy: string) =>
+    unsupportedField(
+      location,
+      value,
+      `this model replies in channels, as gpt-oss does, and such replies are not constrained; ${remedy}`,
+    );
+  if (isContent) {
+    const location = contentLocation(fields);
+    const value = location[0] === 'response_format' ? fields.response_format : fields.structured_outputs;
+    throw refuse(
+      location,
+      value,
+      'ask for the form in the messages, and give a reply of another form the lowest reward',
+    );
+  }
+  if (mustCall || isSubset)
+    throw refuse(['tool_choice'], choice, 'leave it out, or send only the tools that may be called');
+  const strict = tools.findIndex((tool) => tool.function.strict === true);
+  if (strict >= 0) throw refuse(['tools', strict, 'function', 'strict'], true, 'leave it out');
+  if (effort === 'none' || effort === 'minimal')
+    throw unsupportedField(
+      ['reasoning_effort'],
+      effort,
+      'this model always reasons, as gpt-oss does; send low, medium or high, or leave it out',
+    );
+}
 
 /** The name of a constraint: a hash of its JSON with sorted keys. */
 export const hashConstraint = (constraint: Constraint): string =>

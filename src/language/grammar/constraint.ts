@@ -79,8 +79,10 @@ export interface LimitedReasoning {
   limit: number;
 }
 
-/** A reply of training data: text and tokens of tags, in order, without the end token. */
+/** A reply of training data: text and special tokens, in order, without the end token. */
 export interface Reply {
   parts: (string | number)[];
   constraint: Constraint | null;
+  /** The token that ends it. Absent: the format's end token. */
+  end?: number;
 }

@@ -19,7 +19,7 @@ export function encodeReply(
   const parts = joinTexts(reply.parts);
   if (!compiled) {
     const tokens = parts.flatMap((part) => (typeof part === 'string' ? tokenizer.encode(part) : [part]));
-    return [...tokens, format.endToken];
+    return [...tokens, reply.end ?? format.endToken];
   }
   const { reasoning } = reply.constraint ?? {};
   if (reasoning) checkReasoningLength(parts, reasoning, tokenizer);

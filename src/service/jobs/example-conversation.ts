@@ -1,7 +1,13 @@
 import { type ParsedSftExample, trainedMessages } from '../../contract/index.ts';
 import type { BaseModel } from '../../engines/engine.ts';
-import { type ChatFormat, type Turn, type TurnToolCall, toTurn } from '../../language/basics.ts';
-import { type Constraint, type Reply, writtenCalls } from '../../language/index.ts';
+import {
+  type Channels,
+  type ChatFormat,
+  type Turn,
+  type TurnToolCall,
+  toTurn,
+} from '../../language/basics.ts';
+import { type Constraint, type Reply, writtenCalls, writtenChannels } from '../../language/index.ts';
 import { plainSampling } from '../../learning/index.ts';
 import { invalidField } from '../errors.ts';
 import type { Constraints } from '../inference/constraints.ts';
@@ -12,6 +18,7 @@ import type { TrainingConversation } from './sequences.ts';
 /** What is needed to read the lines of a job. */
 interface ExampleContext {
   base: BaseModel;
+  format: ChatFormat;
   constraints: Constraints;
   /** Which assistant messages train, of those that the line does not make context. */
   trained: 'all' | 'last';
@@ -24,7 +31,7 @@ interface ExampleContext {
 export async function exampleConversation(
   example: ParsedSftExample,
   { number }: { number: number },
-  { base, constraints, trained }: ExampleContext,
+  { base, format, constraints, trained }: ExampleContext,
 ): Promise<TrainingConversation> {
   const all = example.messages.map((message, index) =>
     toTurn(message, [`line ${number}`, 'messages', index]),
@@ -43,8 +50,9 @@ export async function exampleConversation(
         name,
       );
   }
-  const reasoningEffort =
-    example.reasoning_effort ?? (turns.some(({ reasoning }) => reasoning) ? 'high' : undefined);
+  // Reasoning in a channel needs no constraint.
+  const reasons = !format.channels && turns.some(({ reasoning }) => reasoning);
+  const reasoningEffort = example.reasoning_effort ?? (reasons ? 'high' : undefined);
   const checked = await constraints.check(base, { ...example, reasoning_effort: reasoningEffort });
   return {
     turns,
@@ -61,10 +69,13 @@ export async function exampleConversation(
 
 /** An assistant message as it would have been sampled: with its JSON in the key order of the constraint. */
 export function toReply(
-  { reasoning, content, toolCalls }: Turn,
+  turn: Turn,
   constraint: Constraint | null,
-  { calls, reasoning: tags }: Pick<ChatFormat, 'calls' | 'reasoning'>,
+  format: Pick<ChatFormat, 'calls' | 'reasoning' | 'channels' | 'endToken'>,
 ): Reply {
+  if (format.channels) return channelReply(turn, format.channels, format.endToken);
+  const { reasoning, content, toolCalls } = turn;
+  const { calls, reasoning: tags } = format;
   const [first] = toolCalls;
   if (first && !calls)
     throw invalidField(['messages'], 'have tool calls, which this model cannot make', first.name);
@@ -75,6 +86,22 @@ export function toReply(
     ...(calls && made.length > 0 ? writtenCalls(calls, made, { afterText: content !== '' }) : []),
   ];
   return { parts: parts.filter((part) => part !== ''), constraint };
+}
+
+/** Channels are not constrained, so the reply stays as it is. */
+function channelReply(turn: Turn, channels: Channels, endToken: number): Reply {
+  if (turn.toolCalls.length > 1)
+    throw invalidField(
+      ['messages'],
+      `have ${turn.toolCalls.length} tool calls in one reply, and a reply of this model ends with its first; put each into a message of its own, before its result`,
+      turn.toolCalls.map(({ name }) => name),
+    );
+  const written = writtenChannels(turn, channels, endToken);
+  return {
+    parts: written.slice(0, -1),
+    constraint: null,
+    end: turn.toolCalls.length > 0 ? channels.call : endToken,
+  };
 }
 
 function reasoningAsWritten(

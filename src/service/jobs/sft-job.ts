@@ -130,7 +130,7 @@ async function toBatch(
       const example = await readExample(line, slices);
       checkTools(example, tools.format, base.id);
       tools.renderer.checkSize(charactersIn(example.messages), base.contextLength);
-      return exampleConversation(example, line, { base, constraints, trained });
+      return exampleConversation(example, line, { base, format: tools.format, constraints, trained });
     });
     conversations.push(conversation);
     for (const [position, sampled] of conversation.sampled.entries()) {

@@ -106,6 +106,8 @@ def taken(message):
 
 
 def prompt(messages, tools, follows):
+    # The name that gpt-oss has for it.
+    messages = [{**message, **({"thinking": message["reasoning_content"]} if "reasoning_content" in message else {})} for message in messages]
     try:
         if without_content:
             template = _compile_jinja_template(tokenizer.chat_template)

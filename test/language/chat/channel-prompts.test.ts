@@ -1,6 +1,8 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Turn } from '../../../src/language/chat/conversation.ts';
 import type { RenderOptions } from '../../../src/language/chat/render.ts';
+import { testScale, testSeed } from '../../support/size.ts';
 import { renderer, shown, tokenizer, tokensOf } from '../gpt-oss.ts';
 
 const turn = (role: string, content: string, fields: Partial<Turn> = {}): Turn => ({
@@ -158,6 +160,47 @@ describe('sampled replies of gpt-oss', () => {
     expect(spliceOf(rendered)).toEqual([cut]);
     const last = await render([user('Hi'), sampled(cut)], { addGenerationPrompt: false });
     expect(last.text.endsWith(cut)).toBe(true);
+  });
+
+  it('may be any tokens', async () => {
+    const pieces = [
+      '<|start|>',
+      '<|channel|>',
+      '<|message|>',
+      '<|end|>',
+      '<|constrain|>',
+      '<|call|>',
+      '<|return|>',
+    ];
+    const words = [
+      'assistant',
+      'analysis',
+      'commentary',
+      'final',
+      ' to=functions.add',
+      ' to=python',
+      ' json',
+      '{"a":1}',
+      '😀',
+      ' ',
+    ];
+    const reply = fc
+      .array(fc.constantFrom(...pieces, ...words), { minLength: 1, maxLength: 12 })
+      .map((parts) => sampled(parts.join('')));
+    const property = fc.asyncProperty(fc.array(reply, { minLength: 1, maxLength: 3 }), async (replies) => {
+      const turns = replies.flatMap((one) => [user('Hi'), one]);
+      const before = await render(turns.slice(0, -1));
+      const whole = await render(turns, { addGenerationPrompt: false });
+      expect(whole.tokens).toEqual([...before.tokens, ...replies.at(-1)!.tokenIds!]);
+      const later = await render([...turns, user('On')]);
+      for (const [index, splice] of later.splices.entries())
+        if (splice)
+          expect(later.tokens.slice(splice.start, splice.start + splice.length)).toEqual(
+            replies[index]!.tokenIds,
+          );
+      expect(later.text.match(/<\|start\|>user/g)).toHaveLength(replies.length + 1);
+    });
+    await fc.assert(property, { numRuns: 100 * testScale, seed: testSeed });
   });
 
   it('can be continued', async () => {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, test } from 'vitest';
+import { ConversationCodec } from '../../../src/engines/embedded/conversation-codec.ts';
 import { openingOf } from '../../../src/language/chat/channel-format.ts';
 import { readChatFormat } from '../../../src/language/chat/read-chat-format.ts';
 import { type ReplyOptions, ReplyParser } from '../../../src/language/chat/reply-parser.ts';
@@ -147,6 +148,12 @@ describe('replies in channels', () => {
       ...{ reasoning: '', content: 'One two' },
     });
   });
+});
+
+test('the tokens of channels may be sampled in free text, and no other special token', () => {
+  const { unconstrained } = new ConversationCodec(new Map(), { tokenizer, format });
+  const special = [...tokenizer.special].filter(([, token]) => unconstrained.includes(token));
+  expect(special.map(([text]) => text)).toEqual([...tokenizer.special.keys()].slice(1));
 });
 
 test('a style of calls or reasoning is refused with a template of channels, by name', () => {
