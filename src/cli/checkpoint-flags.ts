@@ -152,10 +152,11 @@ export function describeCheckpoints(engine: Engine, count: number): string[] {
 }
 
 /** The template of a chat format, and its forms of tool calls and reasoning. */
-export function describeFormat({ templateFrom, calls, unreadCall, reasoning }: ChatFormat): string {
+export function describeFormat({ templateFrom, calls, unreadCall, reasoning, channels }: ChatFormat): string {
   const none = unreadCall === undefined ? 'no tool calls' : 'tool calls in a form that is not read';
   const called = calls ? `tool calls ${tagOf(calls) || 'as bare JSON'}` : none;
   const template = templateFrom === 'checkpoint' ? 'its own template' : `template ${templateFrom}`;
+  if (channels) return `${template}, tool calls and reasoning in channels`;
   return `${template}, ${called}, ${reasoning ? `reasoning in ${reasoning.open}` : 'no reasoning'}`;
 }
 

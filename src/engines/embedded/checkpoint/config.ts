@@ -35,6 +35,10 @@ const otherTypes: ReadonlyMap<unknown, string> = new Map([
   ['gemma3n_text', 'martingale does not run Gemma 3n. Choose Gemma 3 270M or 1B (gemma3_text).'],
   ['lfm2_moe', 'martingale runs LFM2 without experts. Choose its 350M, 700M or 1.2B (lfm2).'],
   ['lfm2_vl', 'martingale runs LFM2 without images. Choose its 350M, 700M or 1.2B (lfm2).'],
+  [
+    'gpt_oss',
+    'martingale runs no models with experts itself. Serve gpt-oss from a training server (--engine tinker).',
+  ],
   ['mixtral', 'martingale runs Mistral without experts. Choose a dense one (mistral, ministral).'],
   ['mistral3', 'martingale runs Mistral without images. Choose a model of text (mistral, ministral).'],
   ['ministral3', 'martingale runs no Ministral 3. Choose an earlier model of text (mistral, ministral).'],

@@ -361,9 +361,10 @@ describe('a folder is refused with file, field and value', () => {
     });
 
   it.each<[Record<string, unknown>, string]>([
+    [{ model_type: 'gpt_oss' }, 'Serve gpt-oss from a training server (--engine tinker)'],
     [
-      { model_type: 'gpt_oss' },
-      'model_type is "gpt_oss". martingale runs llama, qwen2, qwen3, gemma3_text, lfm2, smollm3, mistral, ministral, granite, granitemoehybrid. Choose',
+      { model_type: 'phi3' },
+      'model_type is "phi3". martingale runs llama, qwen2, qwen3, gemma3_text, lfm2, smollm3, mistral, ministral, granite, granitemoehybrid. Choose',
     ],
     [
       { model_type: 'qwen3_5' },
