@@ -4,7 +4,7 @@ import { requireKey } from './access.ts';
 import { BusyError } from './admission/tenant-slots.ts';
 import { acceptedEncoding } from './bodies/body-pieces.ts';
 import type { ServiceContext } from './context.ts';
-import { noSuchPath } from './errors.ts';
+import { isMessagesPath, noSuchPath } from './errors.ts';
 import { errorFor, isOpenAiPath, toErrorBody } from './faults.ts';
 import { ClientLeftError, exchangeOf } from './http/exchange.ts';
 import { openApiDocument } from './openapi/document.ts';
@@ -62,6 +62,12 @@ export function createApp(service: ServiceContext): Hono {
     context.header('connection', 'close');
     throw service.admission.tooManyConnections();
   });
+  app.use((context, next) => {
+    // Anthropic's clients send their key in a header of their own, and would be told that it is missing.
+    const { path } = context.req;
+    if (isMessagesPath(path) && !context.req.header('authorization')) throw noSuchPath(path);
+    return next();
+  });
   app.use(requireKey(service.apiKey, service.keys));
 
   const on = registrar(app);
@@ -97,7 +103,8 @@ export function createApp(service: ServiceContext): Hono {
     if (status === 429 || status === 503) context.header('retry-after', String(seconds));
     // Ollama's clients show what is in this field as it is.
     if (path.startsWith('/api/')) return context.json({ error: answered.message }, status);
-    return context.json(toErrorBody(answered, { openAi }), status);
+    const body = toErrorBody(answered, { openAi });
+    return context.json(isMessagesPath(path) ? { type: 'error', ...body } : body, status);
   });
   return app;
 }

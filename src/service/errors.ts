@@ -104,13 +104,16 @@ export function noSuchPath(path: string): ServiceError {
   return new ServiceError(404, 'no_such_path', `Not Found: there is no path ${shown}. ${remedyOf(path)}`);
 }
 
+/** Whether Anthropic's clients call the path. They add /v1 to a base URL that has it already. */
+export const isMessagesPath = (path: string): boolean => /^\/v1\/(v1\/)?messages(\/|$)/.test(path);
+
 /** What clients of other interfaces, or with another base URL, do instead. */
 function remedyOf(path: string): string {
   if (/^\/(v1\/v1\/)?(chat\/completions|models)(\/|$)/.test(path))
     return "The base URL of OpenAI's clients must end in /v1, once.";
   if (path.startsWith('/api/'))
     return "This is an address of Ollama's own interface. Take a client of OpenAI's, with a base URL that ends in /v1.";
-  const [, called] = /^\/v1\/(responses|messages|completions)(\/|$)/.exec(path) ?? [];
+  const [, called] = /^\/v1\/(?:v1\/)?(responses|messages|completions)(\/|$)/.exec(path) ?? [];
   if (!called) return 'GET /v1/openapi.json lists the paths.';
   const chat = 'This service speaks chat completions: call POST /v1/chat/completions.';
   return called === 'completions'

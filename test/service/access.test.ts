@@ -114,6 +114,17 @@ describe('access', () => {
       });
       expect(body.detail).toBe(body.error.message);
     }
+    // Anthropic's clients send their key in a header of their own, add /v1 to the base URL, and read `type`.
+    for (const path of ['/v1/messages', '/v1/v1/messages?beta=true']) {
+      const response = await raw('POST', path, {}, { authorization: '', 'x-api-key': 'any' });
+      expect([response.status, await response.json()]).toMatchObject([
+        404,
+        {
+          type: 'error',
+          error: { type: 'not_found_error', message: expect.stringMatching(/endpoint\(\)`\.$/) },
+        },
+      ]);
+    }
     for (const path of ['/chat/completions', '/v1/v1/chat/completions', '/v1/v1/models'])
       expect((await call('POST', path, {})).body.error.message).toMatch(/must end in \/v1, once/);
     const older = await call('POST', '/v1/completions', {});
