@@ -1,6 +1,10 @@
+import { generateText, isStepCount, type ModelMessage, tool } from 'ai';
 import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { defineEnvironment, train } from '../../src/index.ts';
 import type { ChatFormat, Tokenizer } from '../../src/language/tokenizer/tokenizer.ts';
 import { format, shown, tokenizer, tokensOf } from '../language/gpt-oss.ts';
+import { temporaryFolder } from '../support/files.ts';
 import { baseModel, ScriptedEngine } from '../support/scripted-engine.ts';
 import { frames, type Json, start } from './harness.ts';
 import { rl, sft } from './jobs/support.ts';
@@ -45,6 +49,7 @@ const thought = '<|channel|>analysis<|message|>I add.<|end|><|start|>assistant';
 const call = `${thought}<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"a":1}<|call|>`;
 const final =
   '<|channel|>analysis<|message|>So two.<|end|><|start|>assistant<|channel|>final<|message|>Two.<|return|>';
+const [userMessage = 0] = tokenizer.encode('user');
 const callEnd = tokenizer.special.get('<|call|>');
 
 async function open() {
@@ -207,6 +212,58 @@ describe('training of gpt-oss', () => {
     expect(others).toHaveLength(1);
     expect(first?.replies).toEqual([call, call, final]);
     expect(first?.tokens).toEqual([...engine.requests[2]!.prompt, ...tokensOf(final)]);
+  });
+
+  test('of an agent with tools has what it sampled, though a later prompt shows less of it', async () => {
+    const { service, engine } = await open();
+    engine.isPublished = true;
+    const next = engine.generate.bind(engine);
+    const asked: { prompt: readonly number[]; reply: number[] }[] = [];
+    engine.generate = async (request, onDelta) => {
+      const isAfterCall = request.prompt.lastIndexOf(callEnd!) > request.prompt.lastIndexOf(userMessage);
+      engine.script(isAfterCall ? final : call);
+      const generation = await next(request, onDelta);
+      asked.push({ prompt: request.prompt, reply: generation.tokens });
+      return generation;
+    };
+    let rollouts = 0;
+    const environment = defineEnvironment({
+      name: 'adding',
+      scenario: z.object({ question: z.string() }),
+      rollout: async ({ scenario, model, signal }) => {
+        const messages: ModelMessage[] = [];
+        for (const content of [scenario.question, 'Again.']) {
+          messages.push({ role: 'user', content });
+          const { response } = await generateText({
+            model: model.languageModel,
+            messages,
+            tools: { add: tool({ inputSchema: z.object({ a: z.number() }), execute: () => 'two' }) },
+            stopWhen: isStepCount(4),
+            abortSignal: signal,
+          });
+          messages.push(...response.messages);
+        }
+        return messages.length;
+      },
+      rewards: { odd: () => rollouts++ % 2 },
+    });
+    await train({
+      environment,
+      scenarios: [{ question: 'One and one?' }],
+      baseUrl: service.url,
+      apiKey: service.apiKey,
+      runDirectory: `${await temporaryFolder()}/run`,
+      model: { project: 'adding', name: 'agent', baseModel: baseModel.id },
+      ...{ seed: 1, steps: 1, groupsPerStep: 1, rolloutsPerGroup: 2, progress: false },
+    });
+    // Two questions, each with a call and an answer.
+    expect(asked).toHaveLength(8);
+    expect(shown(asked.at(-1)!.prompt).match(/I add/g)).toHaveLength(1);
+    const key = (...tokens: (readonly number[])[]) => tokens.flat().join();
+    const trained = (engine.trained[0]?.datums ?? []).flatMap(({ tokens, spans }) =>
+      spans.map(({ start: at, length }) => key(tokens.slice(0, at + length))),
+    );
+    expect(trained.sort()).toEqual(asked.map(({ prompt, reply }) => key(prompt, reply)).sort());
   });
 
   test('by examples writes replies as the model does', async () => {

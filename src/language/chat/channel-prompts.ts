@@ -84,7 +84,7 @@ export class ChannelPrompts {
     const parts = template.render(this.#format.variables, {
       ...{ documents: null, ...options.values },
       messages: known.map(messageOf),
-      tools,
+      tools: described(tools),
       add_generation_prompt: options.addGenerationPrompt,
     });
     const written = this.#turnsIn(parts, known);
@@ -203,6 +203,17 @@ export class ChannelPrompts {
     return coded([start, 'assistant', channel, 'commentary', message, text, end]);
   }
 }
+
+/** The tools, each with a description: the published template refuses those that have none. */
+const described = (tools: ExactJson): ExactJson =>
+  Array.isArray(tools)
+    ? tools.map((tool) => {
+        const definition = tool instanceof Map ? tool.get('function') : undefined;
+        if (!(tool instanceof Map && definition instanceof Map)) return tool;
+        if (typeof definition.get('description') === 'string') return tool;
+        return new Map(tool).set('function', new Map(definition).set('description', ''));
+      })
+    : tools;
 
 const coded = (parts: readonly (string | number)[]): CodedPart[] =>
   parts.map((part) =>

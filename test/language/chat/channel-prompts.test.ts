@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Tool } from '../../../src/contract/index.ts';
 import type { Turn } from '../../../src/language/chat/conversation.ts';
 import type { RenderOptions } from '../../../src/language/chat/render.ts';
 import { testScale, testSeed } from '../../support/size.ts';
@@ -16,16 +17,16 @@ const called = (reasoning: string, fields: Partial<Turn> = {}) =>
     ...fields,
   });
 const result = turn('tool', 'two', { toolCallId: 'c' });
-const tools = [
+const tools: Tool[] = [
   {
-    type: 'function' as const,
+    type: 'function',
     function: { name: 'add', description: 'Adds.', parameters: { type: 'object', properties: {} } },
   },
 ];
 const sampled = (text: string): Turn => turn('assistant', 'other', { tokenIds: tokensOf(text) });
 
 /** After the system message, which has today's date, and the instructions. */
-async function render(turns: Turn[], options: Partial<RenderOptions> & { with?: typeof tools } = {}) {
+async function render(turns: Turn[], options: Partial<RenderOptions> & { with?: Tool[] } = {}) {
   const { with: given, ...rest } = options;
   const rendered = await renderer.render({ turns, tools: given }, { addGenerationPrompt: true, ...rest });
   const text = shown(rendered.tokens);
@@ -48,6 +49,8 @@ describe('a prompt of gpt-oss', () => {
     expect(text).toContain("Calls to these tools must go to the commentary channel: 'functions'.<|end|>");
     expect(text).toContain('<|start|>developer<|message|># Instructions\n\nBe brief.\n\n# Tools');
     expect(text).toContain('// Adds.\ntype add = () => any;');
+    const bare: Tool[] = [{ type: 'function', function: { name: 'now' } }];
+    expect((await render([user('Hi')], { with: bare })).text).toContain('// \ntype now = () => any;');
     expect(text.endsWith('<|start|>user<|message|>Hi<|end|><|start|>assistant')).toBe(true);
   });
 
