@@ -1,8 +1,7 @@
 export * from './basics.ts';
 export { writtenCalls } from './chat/call-text.ts';
-export { openingOf } from './chat/channel-format.ts';
+export { openingOf, writtenChannels } from './chat/channel-format.ts';
 export type { ChannelFormat } from './chat/channel-reader.ts';
-export { writtenChannels } from './chat/channel-text.ts';
 export { chatTemplateNames, type GivenTemplate } from './chat/chat-templates.ts';
 export { CodedTemplate } from './chat/coded-template.ts';
 export { endsInReasoning } from './chat/prompt-reasoning.ts';

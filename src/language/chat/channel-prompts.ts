@@ -1,29 +1,13 @@
 import { type ExactJson, exactJsonOf } from '../../util/exact-json.ts';
 import { append } from '../../util/extremes.ts';
-import { LanguageError } from '../error.ts';
 import type { Channels, ChatFormat, Tokenizer } from '../tokenizer/tokenizer.ts';
-import { writtenChannels } from './channel-text.ts';
+import { writtenChannels } from './channel-format.ts';
+import { templateRefusal, turnsIn } from './channel-turns.ts';
 import { type CodedPart, CodedTemplate } from './coded-template.ts';
 import type { Turn } from './conversation.ts';
 import type { ConversationPrompt, PromptOptions } from './conversation-prompts.ts';
 import { ReplyParser } from './reply-parser.ts';
 import { difference, partsThrough, probes } from './template-replies.ts';
-
-/** A message that the template has written: its range of parts, which ends after its end token, and its header. */
-interface WrittenMessage {
-  start: number;
-  end: number;
-  role: string;
-  channel: string;
-}
-
-/** What the template has written of a turn. */
-interface WrittenTurn {
-  start: number;
-  end: number;
-  /** Where the call or the final message begins; `start` if no reasoning comes before it. */
-  last: number;
-}
 
 /**
  * Renders conversations of a model whose replies are messages in channels. The template gets sampled replies as what is read
@@ -77,7 +61,7 @@ export class ChannelPrompts {
     const known = turns.map((turn) => (turn.tokenIds ? { ...turn, ...this.#read(turn.tokenIds) } : turn));
     for (const [index, { toolCalls, tokenIds }] of known.entries())
       if (toolCalls.length > 1 && !tokenIds)
-        throw refused(
+        throw templateRefusal(
           `writes one call of a message, and message ${index} has ${toolCalls.length}. Send each call in a message of its own, before its result`,
         );
     const template = tools ? this.#toolTemplate : this.#template;
@@ -87,7 +71,7 @@ export class ChannelPrompts {
       tools: described(tools),
       add_generation_prompt: options.addGenerationPrompt,
     });
-    const written = this.#turnsIn(parts, known);
+    const written = turnsIn(parts, known, { channels: this.#channels, ends: this.#ends });
     const prompt: ConversationPrompt = { parts: [], slots: [], kept: [] };
     let at = 0;
     for (const [index, turn] of known.entries()) {
@@ -125,52 +109,6 @@ export class ChannelPrompts {
     if (end && !hasEnd) parts.push(end);
   }
 
-  /** The turns among the messages that the template has written. @throws LanguageError if it leaves one out */
-  #turnsIn(parts: readonly CodedPart[], turns: readonly Turn[]): (WrittenTurn | null)[] {
-    const messages = this.#messagesIn(parts);
-    const isInstructions = ({ role }: WrittenMessage) => role === 'system' || role === 'developer';
-    const first = messages.findIndex((message) => !isInstructions(message));
-    let at = first < 0 ? messages.length : first;
-    return turns.map((turn, index) => {
-      const { role } = turn;
-      if (index === 0 && role === 'system') return null;
-      const isThought = ({ role: by, channel }: WrittenMessage) =>
-        by === 'assistant' && channel === 'analysis';
-      const message = messages[at++];
-      const next = messages[at];
-      if (role === 'assistant' && message && isThought(message) && next?.role.startsWith('assistant')) {
-        at++;
-        return { start: message.start, last: next.start, end: next.end };
-      }
-      if (!message || !isBy(role, message))
-        throw refused(
-          `leaves out messages of the role ${role} at this place, so the model would not see message ${index}. Send instructions in the first message, and results after their calls`,
-        );
-      return { start: message.start, last: message.start, end: message.end };
-    });
-  }
-
-  #messagesIn(parts: readonly CodedPart[]): WrittenMessage[] {
-    const { start, channel, message } = this.#channels;
-    const messages: WrittenMessage[] = [];
-    let open: WrittenMessage | null = null;
-    let place: 'role' | 'channel' | 'text' = 'role';
-    for (const [index, part] of parts.entries()) {
-      if (part.type === 'text') {
-        if (open && place !== 'text') open[place] += part.text;
-      } else if (part.token === start) {
-        open = { start: index, end: index, role: '', channel: '' };
-        place = 'role';
-      } else if (part.token === channel) place = 'channel';
-      else if (part.token === message) place = 'text';
-      else if (open && place === 'text' && this.#ends.has(part.token)) {
-        messages.push({ ...open, end: index + 1 });
-        open = null;
-      }
-    }
-    return messages;
-  }
-
   /** What is read of a sampled reply. */
   #read(tokenIds: readonly number[]): Pick<Turn, 'reasoning' | 'content' | 'toolCalls'> {
     const { endToken, otherEndTokens } = this.#format;
@@ -194,7 +132,7 @@ export class ChannelPrompts {
 
   #written(turn: Turn, index: number): CodedPart[] {
     if (turn.toolCalls.length > 0)
-      throw refused(`cannot continue message ${index}, which has tool calls. Leave them out`);
+      throw templateRefusal(`cannot continue message ${index}, which has tool calls. Leave them out`);
     return coded(writtenChannels(turn, this.#channels, this.#format.endToken));
   }
 
@@ -244,11 +182,3 @@ function messageOf(turn: Turn): Record<string, unknown> {
     ...(name === undefined ? {} : { name }),
   };
 }
-
-function isBy(role: string, message: WrittenMessage): boolean {
-  if (role === 'tool') return / to=assistant$/.test(message.role);
-  return role === 'assistant' ? message.role.startsWith('assistant') : message.role === role;
-}
-
-const refused = (what: string) =>
-  new LanguageError('not_in_chat_template', `The model's chat template ${what}.`);
