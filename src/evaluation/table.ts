@@ -55,13 +55,12 @@ export function evaluationJsonLines(evaluation: Evaluation): string {
 
 /** An evaluation as text for people: the results, then a line for each scenario, lowest rewards first. */
 export function evaluationTable(evaluation: Evaluation): string {
-  const allRows = evaluationRows(evaluation);
-  const { environment, policy, counts, failures, reward, success, passAt } = evaluation;
-  const rows = allRows.map((row, index): EvaluationRow => {
+  const rows = evaluationRows(evaluation).map((row, index): EvaluationRow => {
     const { key, scenario } = evaluation.perScenario[index] as Evaluation['perScenario'][number];
     const text = typeof scenario === 'string' ? scenario : (JSON.stringify(scenario) ?? '');
     return { ...row, scenario: text === key ? null : printable(text.replaceAll(/\s+/g, ' ')) };
   });
+  const { environment, policy, counts, failures, reward, success, passAt } = evaluation;
   const names = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== null));
   const order = [...rows].sort((a, b) => Number(a.reward ?? -Infinity) - Number(b.reward ?? -Infinity));
   const cells = [names, ...order.map((row) => names.map((name) => toCell(row[name] ?? null)))];

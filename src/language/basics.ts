@@ -11,7 +11,7 @@ export {
   type TurnToolCall,
   toTurn,
 } from './chat/conversation.ts';
-export { LanguageError, type Location } from './error.ts';
+export { bodyPath, LanguageError, type Location } from './error.ts';
 export { unenforcedOf } from './grammar/json/keywords.ts';
 export { References } from './grammar/json/references.ts';
 export {

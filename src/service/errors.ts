@@ -1,6 +1,6 @@
 import type { ValidationIssue } from '../contract/index.ts';
 import { MartingaleError } from '../contract/index.ts';
-import type { LanguageError } from '../language/basics.ts';
+import { bodyPath, type LanguageError } from '../language/basics.ts';
 import { isLarger } from '../util/json.ts';
 import { showValue } from '../util/show-value.ts';
 
@@ -123,15 +123,13 @@ function remedyOf(path: string): string {
 
 /** A well-formed field with an unacceptable value, `input`. */
 export const invalidField = (loc: (string | number)[], message: string, input: unknown) =>
-  new RequestValidationError([
-    { loc: ['body', ...loc.map(String)], msg: message, type: 'value_error', input },
-  ]);
+  new RequestValidationError([{ loc: bodyPath(loc), msg: message, type: 'value_error', input }]);
 
 /** A field that this service does not support. Nothing unsupported is silently ignored. */
 export const unsupportedField = (loc: (string | number)[], input: unknown, reason?: string) =>
   new RequestValidationError([
     {
-      loc: ['body', ...loc.map(String)],
+      loc: bodyPath(loc),
       msg: reason ?? `${loc.join('.')} is not supported by this service; leave it out or send null`,
       type: 'unsupported_field',
       input,

@@ -32,9 +32,15 @@ const copied = optional(z.unknown()).describe(
 );
 const assistantTextSchema = textPartSchema.extend({
   annotations,
-  ...{ role: copied, refusal: copied, reasoning: copied, reasoning_content: copied },
-  ...{ tool_calls: copied, function_call: copied, audio: copied },
-  ...{ parsed: copied, provider_specific_fields: copied },
+  role: copied,
+  refusal: copied,
+  reasoning: copied,
+  reasoning_content: copied,
+  tool_calls: copied,
+  function_call: copied,
+  audio: copied,
+  parsed: copied,
+  provider_specific_fields: copied,
 });
 const assistantParts = list(
   z.discriminatedUnion('type', [assistantTextSchema, refusalPartSchema], { error: unsupportedPart }),

@@ -42,7 +42,8 @@ export class ChannelReader {
   constructor(format: ChannelFormat, tokenizer: Tokenizer) {
     this.#format = format;
     const reader = new TokenReader(tokenizer, {
-      ...{ showSpecial: false, spaces: false },
+      showSpecial: false,
+      spaces: false,
       marks: marksOf(format.channels),
     });
     if (format.opening.length === 0) return;

@@ -130,7 +130,7 @@ const limitedReasoning = (
   limit: number,
 ): LimitedReasoning => ({ before: opened ? '' : open + afterOpen, close, after: afterClose, limit });
 
-/** Replies in channels are sampled freely: no grammar knows their headers. What their template alone can do is told to it. */
+/** Refuses what needs a constraint: replies in channels are sampled freely, because no grammar knows their headers. */
 function refuseConstrained(
   fields: ConstraintFields,
   { isContent, mustCall, isSubset }: { isContent: boolean; mustCall: boolean; isSubset: boolean },

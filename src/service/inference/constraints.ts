@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache';
 import { MartingaleError } from '../../contract/index.ts';
 import type { BaseModel, Caller, Engine } from '../../engines/engine.ts';
 import {
+  bodyPath,
   type Constraint,
   type ConstraintFields,
   contentLocation,
@@ -191,7 +192,7 @@ export class Constraints {
 function refused(fields: ConstraintFields, location: Location, cause: MartingaleError): Error {
   const input = valueAt(fields, location);
   const issue = {
-    loc: ['body', ...location.map(String)],
+    loc: bodyPath(location),
     msg: cause.message,
     type: 'unsupported_constraint',
     input,
@@ -213,6 +214,6 @@ function parseFieldJson(text: string, location: Location): unknown {
   } catch {
     return undefined;
   }
-  checkShape(value, { at: ['body', ...location.map(String)] });
+  checkShape(value, { at: bodyPath(location) });
   return value;
 }

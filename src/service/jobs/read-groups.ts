@@ -7,6 +7,7 @@ import {
   trajectorySchema,
   type ValidationIssue,
 } from '../../contract/index.ts';
+import { bodyPath } from '../../language/basics.ts';
 import { isObject } from '../../util/json.ts';
 import { maxIssues, RequestValidationError } from '../errors.ts';
 import { isUnset, readItem } from '../validation.ts';
@@ -92,7 +93,7 @@ function unknownFields(schema: z.ZodObject, value: unknown, path: Path): Validat
     .filter(([name, field]) => !Object.hasOwn(schema.shape, name) && !isUnset(field))
     .slice(0, maxIssues)
     .map(([name, input]) => ({
-      loc: ['body', ...path.map(String), name],
+      loc: bodyPath([...path, name]),
       msg: `Extra inputs are not permitted: ${name} is unknown to this service and would not be trained on`,
       type: 'extra_forbidden',
       input,
