@@ -1,9 +1,9 @@
 /** The sum of some numbers, in their order. @param of The number of an item. Default: the item. */
 export function sumOf(values: Iterable<number>): number;
 export function sumOf<Item>(items: Iterable<Item>, of: (item: Item) => number): number;
-export function sumOf(items: Iterable<unknown>, of: (item: never) => number = Number): number {
+export function sumOf<Item>(items: Iterable<Item>, of: (item: Item) => number = Number): number {
   let sum = 0;
-  for (const item of items) sum += of(item as never);
+  for (const item of items) sum += of(item);
   return sum;
 }
 
